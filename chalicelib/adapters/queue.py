@@ -1,0 +1,39 @@
+"""The Queue port on SQS FIFO: wake-ups that carry ids and never the work (I11: a body does not grow with anything).
+
+Message group: thread and epoch, so that one thread's wake-ups are delivered one after another, and a new epoch does not
+wait behind the message of a dead runner. Deduplication: thread and wake number. Both are hashed, because SQS takes at
+most 128 characters of a small alphabet.
+"""
+
+import json
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from chalicelib.adapters.clients import Clients
+from chalicelib.adapters.keys import digest
+from chalicelib.domain.errors import RetryLater
+from chalicelib.domain.ids import ThreadRef
+
+BODY_VERSION = 1
+ATTEMPTS = 2  # the stored row wakes again by its due time; nobody needs to wait for a third try
+
+
+class SqsQueue:
+    """`ports.Queue` on a FIFO queue."""
+
+    def __init__(self, clients: Clients, url: str) -> None:
+        self._clients = clients
+        self._url = url
+
+    def wake(self, ref: ThreadRef, *, epoch: int, number: int) -> None:
+        """See the port. The window of deduplication is five minutes (SQS FIFO)."""
+        body = {"v": BODY_VERSION, "kind": "wake", "org": ref.org, "thread": ref.id}
+        try:
+            self._clients.client("sqs", attempts=ATTEMPTS).send_message(
+                QueueUrl=self._url,
+                MessageBody=json.dumps(body, separators=(",", ":")),
+                MessageGroupId=digest("group", ref.org, ref.token, str(epoch)).hex(),
+                MessageDeduplicationId=digest("wake", ref.org, ref.token, str(number)).hex(),
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise RetryLater("The wake-up could not be sent.", retry_after_seconds=1) from error

@@ -1,0 +1,252 @@
+"""Records of a thread as rows and back, one table of columns for each kind.
+
+Attribute names are part of the stored format: a name once used never gets another meaning. Names of the head are short,
+because the head is written by every transaction and stays below 1 KB (I11).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.adapters import keys
+from chalicelib.adapters.codec import (
+    SCHEMA_VERSION,
+    Column,
+    Item,
+    Value,
+    binary,
+    choice,
+    decode,
+    encode,
+    flag,
+    number,
+    packed,
+    text,
+)
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import (
+    About,
+    Call,
+    Command,
+    CommandState,
+    Head,
+    Message,
+    Outcome,
+    Role,
+    RunStatus,
+    State,
+    Tokens,
+)
+from chalicelib.ports import Remembered
+
+VERSION: dict[str, Value] = {"v": {"N": str(SCHEMA_VERSION)}}
+SECOND = 1_000_000  # microseconds; TTL attributes are whole seconds
+
+
+def _tokens(field: str, name: str) -> Column:
+    def plain(tokens: Tokens) -> list[int | None]:
+        return [tokens.input, tokens.output, tokens.cache_read, tokens.cost_micro_usd]
+
+    def shape(row: list[Any]) -> Tokens:
+        return Tokens(input=row[0], output=row[1], cache_read=row[2], cost_micro_usd=row[3])
+
+    return packed(field, name, Tokens(), shape, plain)
+
+
+def _ranges(pairs: list[list[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((first, last) for first, last in pairs)
+
+
+def _parts(value: Any) -> Any:
+    return None if value is None else tuple(value)
+
+
+HEAD = (
+    number("rev", "rev", ...),
+    text("agent", "ag"),
+    number("created_at", "cr", ...),
+    number("active_at", "aa", ...),
+    choice("state", "st", State, State.IDLE),
+    number("since", "si", ...),
+    text("reason", "re", None),
+    number("seq", "seq"),
+    binary("chain", "ch"),
+    number("commands", "nc"),
+    number("messages", "nm"),
+    number("model_calls", "mc"),
+    number("queued", "qu"),
+    number("first_queued", "fq"),
+    number("pending", "pe"),
+    number("first_pending", "fp"),
+    number("free_pending", "fe"),
+    number("free_from", "ff", 1),
+    number("run", "run"),
+    number("run_attempt", "att"),
+    number("run_started_at", "rs"),
+    number("run_steps", "rt"),
+    number("run_first", "rf"),
+    number("run_calls", "rc"),
+    _tokens("run_usage", "ru"),
+    number("open_message", "om"),
+    flag("open_calls", "oc"),
+    number("stalls", "sl"),
+    number("cancel", "ca"),
+    number("cancel_at", "ct"),
+    number("lease_until", "lu"),
+    text("lease_nonce", "ln", ""),
+    text("write", "wr", ""),
+    number("epoch", "ep"),
+    number("wake", "wk"),
+    number("due_at", "due_at"),
+    number("terminated_at", "te"),
+    number("deleted_at", "de"),
+)
+
+ABOUT = (
+    text("title", "title", None),
+    packed("tags", "tags", (), tuple),
+    packed("arguments", "arguments"),
+    text("user", "user", None),
+)
+
+COMMAND = (
+    number("number", "number", ...),
+    text("kind", "kind", "run.create"),
+    choice("state", "state", CommandState, CommandState.QUEUED),
+    text("delivery", "delivery", "join"),
+    number("created_at", "created_at", ...),
+    text("nonce", "nonce"),
+    text("key", "key", None),
+    packed("content", "content", None, _parts),
+    packed("metadata", "metadata", None),
+    number("place", "place"),
+    number("run", "run"),
+    packed("joins", "joins", (), _ranges),
+    choice("status", "status", RunStatus, RunStatus.QUEUED),
+    text("reason", "reason", None),
+    text("agent", "agent", ""),
+    text("model", "model", None),
+    text("version", "version", None),
+    number("parent", "parent"),
+    number("attempts", "attempts"),
+    number("steps", "steps"),
+    _tokens("usage", "usage"),
+    number("started_at", "started_at"),
+    number("ended_at", "ended_at"),
+    number("first", "first"),
+    number("last", "last"),
+    packed("error", "error", None),
+    text("label", "label", None),
+)
+
+MESSAGE = (
+    number("place", "place", ...),
+    text("id", "id"),
+    number("run", "run", ...),
+    choice("role", "role", Role),
+    packed("content", "content", ..., tuple),
+    packed("metadata", "metadata"),
+    number("created_at", "created_at", ...),
+    number("updated_at", "updated_at"),
+    flag("silent", "silent"),
+    flag("incomplete", "incomplete"),
+    flag("superseded", "superseded"),
+    flag("deleted", "deleted"),
+)
+
+CALL = (
+    text("id", "id"),
+    number("run", "run", ...),
+    number("step", "step", ...),
+    text("name", "name"),
+    packed("arguments", "arguments"),
+    number("started_at", "started_at"),
+    number("ended_at", "ended_at"),
+    choice("outcome", "outcome", Outcome, None),
+    packed("result", "result", None),
+)
+
+REMEMBERED = (
+    text("key", "key"),
+    text("fingerprint", "fingerprint"),
+    text("token", "token"),
+    number("command", "command"),
+    text("nonce", "nonce"),
+    number("expires_at", "until", ...),
+)
+
+
+def head_row(ref: ThreadRef, head: Head) -> dict[str, Value]:
+    """The head's attributes, those of both indexes included."""
+    row = VERSION | encode(HEAD, head)
+    if not head.deleted_at:
+        row["act_pk"] = {"S": keys.activity_partition(ref.org)}
+        row["act_sk"] = {"S": keys.activity(ref, head.active_at)}
+    if head.due_at:
+        row["due_pk"] = due_pk(ref)
+    return row
+
+
+def due_pk(ref: ThreadRef) -> Value:
+    """The partition of `by_due` that a thread's head belongs to."""
+    return {"S": keys.due_partition(keys.due_shard(ref))}
+
+
+def head_of(item: Item) -> Head:
+    """The head in an item."""
+    return Head(**decode(HEAD, item))
+
+
+def about_row(about: About) -> dict[str, Value]:
+    """The attributes of what a thread is about."""
+    return VERSION | encode(ABOUT, about)
+
+
+def about_of(item: Item) -> About:
+    """What a thread is about."""
+    return About(**decode(ABOUT, item))
+
+
+def command_row(command: Command) -> dict[str, Value]:
+    """The attributes of a command and its run."""
+    return VERSION | encode(COMMAND, command)
+
+
+def command_of(item: Item) -> Command:
+    """The command in an item."""
+    return Command(**decode(COMMAND, item))
+
+
+def message_row(message: Message) -> dict[str, Value]:
+    """The attributes of a message."""
+    return VERSION | encode(MESSAGE, message)
+
+
+def message_of(item: Item) -> Message:
+    """The message in an item."""
+    return Message(**decode(MESSAGE, item))
+
+
+def call_row(call: Call) -> dict[str, Value]:
+    """The attributes of a tool call."""
+    return VERSION | encode(CALL, call)
+
+
+def call_of(item: Item) -> Call:
+    """The call in an item."""
+    return Call(**decode(CALL, item))
+
+
+def remembered_row(row: Remembered) -> dict[str, Value]:
+    """The attributes of an idempotency row; `expires_at` is for the table's TTL, in seconds and never too early."""
+    ttl: dict[str, Value] = {"expires_at": {"N": str(-(-row.expires_at // SECOND))}}
+    return VERSION | ttl | encode(REMEMBERED, row)
+
+
+def remembered_of(item: Item) -> Remembered:
+    """The idempotency row in an item."""
+    return Remembered(**decode(REMEMBERED, item))
+
+
+def absent(columns: tuple[Column, ...], row: Mapping[str, Value]) -> list[str]:
+    """Known attributes that a row does not have: what an update has to remove."""
+    return [column.name for column in columns if column.name not in row]

@@ -1,0 +1,44 @@
+"""The `scripted` agent: plays the script in the thread's arguments, so that runs can be made reproducible from outside.
+
+Only in local and test stages. `arguments.script` is what the model says, `arguments.tools` declares fake tools.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.engine.agent import MAX_SECONDS, Agent, Tool, ToolFailure
+from chalicelib.engine.models.scripted import FakeTool, fake_tools
+from chalicelib.engine.state import ThreadState
+
+
+def _tool(fake: FakeTool) -> Tool:
+    def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
+        if fake.takes_ms:
+            state.wait(fake.takes_ms / 1000)
+        if fake.raises is not None:
+            raise ToolFailure(fake.raises)
+        if fake.requires_approval or fake.asks is not None:
+            raise ToolFailure("Questions and approvals are not available in this release.")
+        return fake.returns
+
+    return Tool(
+        name=fake.name,
+        description=f"A fake tool named {fake.name}.",
+        parameters=fake.parameters,
+        run=run,
+        timeout_seconds=MAX_SECONDS,
+        on_retry=fake.on_retry,
+    )
+
+
+def _tools(arguments: Mapping[str, Any]) -> list[Tool]:
+    return [_tool(fake) for fake in fake_tools(arguments)]
+
+
+scripted = Agent(
+    name="scripted",
+    title="Scripted",
+    description="Plays the script in its arguments.",
+    model="scripted:script",
+    tools=_tools,
+)

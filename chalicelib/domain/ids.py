@@ -1,0 +1,95 @@
+"""Ids: opaque to everyone outside, computed here. An id names its row, so that no lookup table is needed (decision 0002).
+
+A thread id carries 100 random bits. The ids of what lives inside a thread repeat that token and add a tag, so that the
+key of the row follows from the id and the caller's org. The org is never part of an id: it comes from the credential.
+
+    thr_<token>   run_<token>_<number>   cmd_<token>_<number>   evt_<token>_<seq>
+    msg_<token>_c<number>                the user's message of command <number>
+    msg_<token>_r<run>s<step>            the assistant's answer of a model step
+    msg_<token>_r<run>t<step>            the tool results of a model step
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+OrgId = NewType("OrgId", str)
+ThreadId = NewType("ThreadId", str)
+
+TOKEN_CHARACTERS = 20  # base32: 100 bits
+_TOKEN = "[a-z2-7]{20}"
+_NUMBER = "[1-9][0-9]{0,14}"
+_THREAD = re.compile(rf"thr_({_TOKEN})\Z")
+_NUMBERED = re.compile(rf"(run|cmd|evt)_({_TOKEN})_({_NUMBER})\Z")
+_MESSAGE = re.compile(rf"msg_({_TOKEN})_(?:c({_NUMBER})|r({_NUMBER})([st])({_NUMBER}))\Z")
+
+
+@dataclass(frozen=True)
+class ThreadRef:
+    """A thread of an org: the pair that every key of its rows begins with."""
+
+    org: str
+    token: str
+
+    @property
+    def id(self) -> str:
+        """The thread's public id."""
+        return f"thr_{self.token}"
+
+    def run(self, number: int) -> str:
+        """Public id of the run that command `number` started."""
+        return f"run_{self.token}_{number}"
+
+    def command(self, number: int) -> str:
+        """Public id of a command."""
+        return f"cmd_{self.token}_{number}"
+
+    def event(self, seq: int) -> str:
+        """Public id of an event."""
+        return f"evt_{self.token}_{seq}"
+
+    def user_message(self, number: int) -> str:
+        """Public id of the message that command `number` carries."""
+        return f"msg_{self.token}_c{number}"
+
+    def answer(self, run: int, step: int) -> str:
+        """Public id of the assistant's message of a model step; asking the model again keeps it."""
+        return f"msg_{self.token}_r{run}s{step}"
+
+    def results(self, run: int, step: int) -> str:
+        """Public id of the role=tool message of a model step."""
+        return f"msg_{self.token}_r{run}t{step}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageTag:
+    """Where a message came from: a command, or a step of a run."""
+
+    command: int = 0
+    run: int = 0
+    step: int = 0
+    tool: bool = False
+
+
+def thread_ref(org: str, thread_id: str) -> ThreadRef | None:
+    """The thread that an id names inside an org, or None if it is no thread id."""
+    found = _THREAD.match(thread_id)
+    return ThreadRef(org, found.group(1)) if found else None
+
+
+def numbered(org: str, kind: str, text: str) -> tuple[ThreadRef, int] | None:
+    """Thread and number of a run, command or event id, or None."""
+    found = _NUMBERED.match(text)
+    if not found or found.group(1) != kind:
+        return None
+    return ThreadRef(org, found.group(2)), int(found.group(3))
+
+
+def message_tag(ref: ThreadRef, message_id: str) -> MessageTag | None:
+    """Where the message of this thread came from, or None if the id is none of this thread."""
+    found = _MESSAGE.match(message_id)
+    if not found or found.group(1) != ref.token:
+        return None
+    if found.group(2):
+        return MessageTag(command=int(found.group(2)))
+    return MessageTag(run=int(found.group(3)), step=int(found.group(5)), tool=found.group(4) == "t")

@@ -1,0 +1,29 @@
+"""Limits of spec section 13 and of AWS, each with its source. Bytes are bytes of UTF-8; KB = 1,024."""
+
+KB = 1024
+
+CONTENT_BYTES = 256 * KB  # message content
+ATTACHMENTS = 20
+JSON_DEPTH = 32
+METADATA_BYTES = 4 * KB
+TAGS = 20
+TAG_CHARACTERS = 64
+TITLE_CHARACTERS = 200
+ARGUMENTS_BYTES = 64 * KB
+TOOL_RESULT_BYTES = 64 * KB  # of a result in the log; the rest is an artifact
+RESPONSE_BYTES = 1024 * KB  # of a page of HTTP and of a websocket replay
+QUEUED_COMMANDS = 1_000  # of a thread
+LIST_LIMIT = 100
+LIST_DEFAULT = 50
+KEY_CHARACTERS = 255  # Idempotency-Key
+
+BODY_BYTES = 1024 * KB  # a JSON body: content, metadata and arguments with room for escapes
+INLINE_EVENT_BYTES = 32 * KB  # above it the large field of an event goes to object storage (spec section 5)
+FRAME_BYTES = 32 * KB  # API Gateway: a websocket frame (quotas page); frames stay below it
+POST_BYTES = 128 * KB  # API Gateway: a message through @connections
+
+TRANSACTION_ACTIONS = 90  # DynamoDB takes 100 (TransactWriteItems); design section 4.4 keeps a reserve
+TRANSACTION_BYTES = 3 * KB * KB  # DynamoDB takes 4 MB
+ITEM_BYTES = 380 * KB  # DynamoDB takes 400 KB with attribute names
+
+WAIT_SECONDS = 20  # of a long poll

@@ -1,0 +1,268 @@
+"""The records of a thread as they are stored: head, command and run, message, call. Pure data with the rules of their numbers.
+
+The head is the one row that every write of a thread goes through: whoever wants to append reads it, decides with pure
+functions what it becomes, and writes "unless it has changed" (`rev`). Everything that another writer could do to a thread
+therefore shows as a moved head, and no two writers can both be right.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """Thread states (spec section 4)."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    FAILED = "failed"
+
+
+class RunStatus(StrEnum):
+    """Run states (spec section 4)."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing of the run can follow."""
+        return self in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
+
+
+class CommandState(StrEnum):
+    """Command states (spec section 3)."""
+
+    QUEUED = "queued"
+    JOINED = "joined"
+    STARTED = "started"
+    DONE = "done"
+    WITHDRAWN = "withdrawn"
+
+
+class Role(StrEnum):
+    """Whose message it is."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Token counts; `cost_micro_usd` is None once a price was unknown."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cost_micro_usd: int | None = 0
+
+    def plus(self, other: "Tokens") -> "Tokens":
+        """Both together; an unknown price makes the sum unknown."""
+        known = self.cost_micro_usd is not None and other.cost_micro_usd is not None
+        return Tokens(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cache_read=self.cache_read + other.cache_read,
+            cost_micro_usd=(self.cost_micro_usd or 0) + (other.cost_micro_usd or 0) if known else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The head of a thread: below 1 KB whatever the thread's length (invariant I11).
+
+    Numbers: `commands` counts accepted commands, `messages` placed messages, `seq` events; all start at 1.
+    Instants are microseconds; 0 means "none" for every number and instant.
+    """
+
+    rev: int
+    agent: str
+    created_at: int
+    active_at: int
+    state: State = State.IDLE
+    since: int
+    reason: str | None = None
+    seq: int = 0
+    chain: bytes = b""
+    commands: int = 0
+    messages: int = 0
+    last_run: int = 0
+    """Number of the run that was accepted or promoted last."""
+    model_calls: int = 0
+    """Model calls of this thread that left a stored trace; the scripted model plays by it."""
+
+    queued: int = 0
+    """Runs that wait for their turn behind the run in flight."""
+    first_queued: int = 0
+    pending: int = 0
+    """Joins that no run has taken in yet, bound ones included."""
+    first_pending: int = 0
+    """No pending join has a smaller number."""
+    free_pending: int = 0
+    """Pending joins that any run in flight may take in; the others are bound to a promoted run (`Command.joins`)."""
+    free_from: int = 1
+    """No free pending join has a smaller number."""
+
+    run: int = 0
+    """The run in flight: it alone may be worked on (I2)."""
+    run_attempt: int = 0
+    """Leases taken on it: with `run` this is the fencing token (I3)."""
+    run_started_at: int = 0
+    run_steps: int = 0
+    """Model answers stored for it."""
+    run_first: int = 0
+    """Place of its first message."""
+    run_calls: int = 0
+    """Tool calls of it that have finished with a result of their own."""
+    run_usage: Tokens = Tokens()
+    open_message: int = 0
+    """Number of the `message.started` event of an answer that is being streamed."""
+    open_calls: int = 0
+    """Place of the answer whose tool calls do not all have results yet."""
+    stalls: int = 0
+    """Leases in a row without a new stored fact."""
+    cancel: int = 0
+    """Number of the run.cancel command that wants the run in flight to end."""
+    cancel_at: int = 0
+
+    lease_until: int = 0
+    lease_nonce: str = ""
+    write: str = ""
+    """Identity of the last transaction: who looks for the fate of a write finds its own name here."""
+
+    epoch: int = 0
+    wake: int = 0
+    due_at: int = 0
+    terminated_at: int = 0
+    deleted_at: int = 0
+
+    def leased(self, now: int) -> bool:
+        """True while some attempt may be alive."""
+        return self.lease_until > now
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a thread is about: too large or too rarely read for the head."""
+
+    title: str | None
+    tags: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    user: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command and, for a run.create of its own, its run: one row."""
+
+    number: int
+    kind: str = "run.create"
+    state: CommandState = CommandState.QUEUED
+    delivery: str = "join"
+    created_at: int
+    nonce: str
+    """Tells the writer of this row from another that got the same number."""
+    key: str | None = None
+    content: tuple[Mapping[str, Any], ...] | None = None
+    """The user's message until it takes its place; None for a continue and for a run.cancel."""
+    metadata: Mapping[str, Any] | None = None
+    place: int = 0
+    """Place of the message in the conversation once it has one."""
+    run: int = 0
+    """The run that this command started or joined, or that it cancels; 0 while a join is pending."""
+    joins: tuple[tuple[int, int], ...] = ()
+    """Ranges of pending joins that are bound to this run."""
+
+    status: RunStatus = RunStatus.QUEUED
+    reason: str | None = None
+    agent: str = ""
+    model: str | None = None
+    version: str | None = None
+    parent: int = 0
+    attempts: int = 0
+    steps: int = 0
+    usage: Tokens = Tokens()
+    started_at: int = 0
+    ended_at: int = 0
+    first: int = 0
+    last: int = 0
+    """Places of its first and last message."""
+    error: Mapping[str, Any] | None = None
+    label: str | None = None
+    """Label of its `done` step."""
+
+    @property
+    def is_run(self) -> bool:
+        """True if this command has a run of its own."""
+        return self.kind == "run.create" and self.run == self.number
+
+    @property
+    def is_pending_join(self) -> bool:
+        """True while this message waits to be taken in by a run."""
+        return self.kind == "run.create" and self.run == 0 and self.state is CommandState.QUEUED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message in its place. `run` is the run that it belongs to."""
+
+    place: int
+    id: str
+    run: int
+    role: Role
+    content: tuple[Mapping[str, Any], ...]
+    metadata: Mapping[str, Any]
+    created_at: int
+    updated_at: int = 0
+    silent: bool = False
+    incomplete: bool = False
+    superseded: bool = False
+    deleted: bool = False
+
+
+class Outcome(StrEnum):
+    """How a tool call ended (spec section 5)."""
+
+    OK = "ok"
+    ERROR = "error"
+    REFUSED = "refused"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A tool call: asked for, started, finished. The call id is unique inside the thread."""
+
+    id: str
+    run: int
+    step: int
+    name: str
+    arguments: Any
+    started_at: int = 0
+    ended_at: int = 0
+    outcome: Outcome | None = None
+    result: Any = None
+
+
+__all__ = [
+    "About",
+    "Call",
+    "Command",
+    "CommandState",
+    "Head",
+    "Message",
+    "Outcome",
+    "Role",
+    "RunStatus",
+    "State",
+    "Tokens",
+    "replace",
+]

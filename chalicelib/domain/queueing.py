@@ -1,0 +1,369 @@
+"""The queue of a thread as pure decisions: what a head becomes when work is accepted, taken in, ended or withdrawn.
+
+Every function takes the head as it stands and answers a `Draft`: the head that should follow, the facts to tell and the
+rows that change. A service or an attempt then writes the draft under the condition that the head has not moved; if it
+has, it decides again on the head that stands. Nothing here reads, so nothing here can be stale.
+
+Order (I2): runs start by the number of their command. A pending join that is promoted to a run of its own keeps its
+number and so its place among what is queued; the joins behind it are bound to it by ranges of numbers (`Command.joins`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import wire
+from chalicelib.domain.commands import Delivery, Part
+from chalicelib.domain.events import Fact
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.limits import QUEUED_COMMANDS
+from chalicelib.domain.model import Call, Command, CommandState, Head, Message, RunStatus, State, Tokens
+
+#: A wake-up that was sent is given this long before the sweep sends it again (microseconds).
+WAKE_GRACE = 5_000_000
+#: A cancelled attempt that has not settled loses its lease after this long (spec section 7).
+CANCEL_GRACE = 10_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A decision on a head. `places` of messages are relative: the first message gets `after.messages` before the draft + 1."""
+
+    after: Head
+    facts: tuple[Fact, ...] = ()
+    commands: tuple[Command, ...] = ()
+    messages: tuple[Message, ...] = ()
+    new_calls: tuple[Call, ...] = ()
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A run.create as `accept` hands it over: `content` None continues the thread without a new message."""
+
+    content: tuple[Part, ...] | None
+    metadata: Mapping[str, Any]
+    delivery: Delivery
+    parent: int = 0
+    model: str | None = None
+    key: str | None = None
+    nonce: str
+
+
+def is_full(head: Head) -> bool:
+    """True when the thread takes no more commands for now (spec section 13)."""
+    return head.queued + head.pending >= QUEUED_COMMANDS
+
+
+def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
+    """A new command: it starts the thread, waits for its turn, or waits to be taken in by a run."""
+    number = head.commands + 1
+    joins = head.state is State.RUNNING and ask.delivery is Delivery.JOIN
+    command = Command(
+        number=number,
+        delivery=ask.delivery.value,
+        created_at=now,
+        nonce=ask.nonce,
+        key=ask.key,
+        content=ask.content,
+        metadata=ask.metadata,
+        run=0 if joins else number,
+        agent=head.agent,
+        model=ask.model,
+        parent=ask.parent,
+    )
+    head = replace(head, commands=number, active_at=max(now, head.active_at + 1))
+    if joins:
+        return Draft(
+            after=_with_pending(head, number), facts=(_queued_message(ref, command, now),), commands=(command,)
+        )
+    facts = _run_queued(ref, command, now)
+    head = replace(head, last_run=number)
+    if head.state is State.RUNNING:
+        return Draft(after=_with_queued(head, number), facts=facts, commands=(command,))
+    head, status = change_state(_in_flight(head, number, now), State.RUNNING, head.reason, now)
+    return Draft(after=head, facts=(*facts, *status), commands=(command,))
+
+
+def start(ref: ThreadRef, head: Head, command: Command, *, now: int, model: str, version: str) -> Draft:
+    """The run in flight begins: its message takes its place and `run.started` is told. Once per run."""
+    placed = command.content is not None and command.place == 0
+    place = head.messages + 1 if placed else command.place
+    messages = (wire.user_message(ref, command, place=place, run=command.run),) if placed else ()
+    after = replace(
+        head,
+        run_started_at=now,
+        run_first=place or head.messages + 1,
+        messages=head.messages + len(messages),
+    )
+    started = Fact(
+        type="run.started",
+        data={"agent": head.agent, "model": model, "version": version},
+        at=now,
+        run=head.run,
+        attempt=head.run_attempt,
+    )
+    row = replace(command, content=None, place=place, state=CommandState.STARTED, model=model, version=version)
+    return Draft(after=after, facts=(started,), commands=(row,), messages=messages)
+
+
+def inject(ref: ThreadRef, head: Head, joins: tuple[Command, ...], *, free: int, now: int) -> Draft:
+    """The run in flight takes in pending joins, oldest first. `free` of them were bound to no other run."""
+    facts, messages, rows = [], [], []
+    for offset, join in enumerate(joins, start=1):
+        taken = replace(join, run=head.run, state=CommandState.JOINED, place=head.messages + offset)
+        message = wire.user_message(ref, taken, place=taken.place, run=head.run)
+        messages.append(message)
+        rows.append(replace(taken, content=None))
+        facts.append(_completed(ref, message, now, head))
+    last_free = max((j.number for j in joins if j.number >= head.free_from), default=head.free_from - 1)
+    pending = head.pending - len(joins)
+    after = replace(
+        head,
+        messages=head.messages + len(joins),
+        pending=pending,
+        free_pending=head.free_pending - free,
+        free_from=last_free + 1,
+        first_pending=head.first_pending if pending else 0,
+        stalls=0,
+    )
+    return Draft(after=after, facts=tuple(facts), commands=tuple(rows), messages=tuple(messages))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a run ends. `first_queued`: the run after the one that is named next, 0 if there is none."""
+
+    status: RunStatus
+    reason: str
+    error: Mapping[str, Any] | None = None
+    label: str | None = None
+    finished_calls: tuple[str, ...] = ()
+
+
+def end(
+    ref: ThreadRef,
+    head: Head,
+    command: Command,
+    ending: Ending,
+    *,
+    promoted: Command | None,
+    first_queued: int,
+    now: int,
+) -> Draft:
+    """The run in flight ends; the same write promotes the oldest join it leaves behind and names the next run.
+
+    `promoted` is the oldest pending join of this run, if it leaves any. `first_queued` is the number of the second run
+    in the queue (the promoted one not counted), 0 if there is none.
+    """
+    row = replace(
+        command,
+        state=CommandState.DONE,
+        status=ending.status,
+        reason=ending.reason,
+        error=ending.error,
+        label=ending.label,
+        attempts=head.run_attempt,
+        steps=head.run_steps,
+        usage=head.run_usage,
+        started_at=head.run_started_at,
+        ended_at=now,
+        first=head.run_first,
+        last=head.messages,
+    )
+    facts = [terminal(row, ending, now, head.run_attempt)]
+    if ending.status is RunStatus.COMPLETED:
+        facts.insert(0, _done(row, now, head.run_attempt))
+    rows = [row]
+    after = head
+    if promoted is not None:
+        own = promote(promoted, command, head)
+        rows.append(own)
+        facts += _run_queued(ref, own, now)
+        after = _with_queued(
+            replace(
+                after,
+                pending=after.pending - 1,
+                last_run=max(own.number, after.last_run),
+                free_pending=0,
+                free_from=after.commands + 1,
+                first_pending=after.first_pending if after.pending > 1 else 0,
+            ),
+            own.number,
+        )
+    waiting = {head.first_queued, first_queued, promoted.number if promoted else 0} - {0}
+    after, status = _name_next(after, waiting, ending, now)
+    return Draft(after=after, facts=(*facts, *status), commands=tuple(rows))
+
+
+def end_queued(ref: ThreadRef, head: Head, command: Command, *, reason: str, first_queued: int, now: int) -> Draft:
+    """A run that has not started ends cancelled; its message stays in the conversation. `first_queued`: the queue's new first."""
+    row, messages, facts = withdraw_run(ref, head, command, reason=reason, now=now)
+    after = replace(head, queued=head.queued - 1, first_queued=first_queued, messages=head.messages + len(messages))
+    return Draft(after=after, facts=facts, commands=(row,), messages=messages)
+
+
+def withdraw_run(
+    ref: ThreadRef, head: Head, command: Command, *, reason: str, now: int
+) -> tuple[Command, tuple[Message, ...], tuple[Fact, ...]]:
+    """Row, placed message and facts of a run that ends before it started."""
+    has_message = command.content is not None and command.place == 0
+    place = head.messages + 1 if has_message else command.place
+    messages = (wire.user_message(ref, command, place=place, run=command.run),) if has_message else ()
+    row = replace(
+        command,
+        content=None,
+        place=place,
+        state=CommandState.WITHDRAWN,
+        status=RunStatus.CANCELLED,
+        reason=reason,
+        ended_at=now,
+    )
+    ending = Ending(status=RunStatus.CANCELLED, reason=reason)
+    return row, messages, (terminal(row, ending, now, 0),)
+
+
+def withdraw_all(ref: ThreadRef, head: Head, commands: tuple[Command, ...], *, reason: str, now: int) -> Draft:
+    """Queued runs and pending joins are taken back, in order; what was said stays in the conversation, unanswered."""
+    rows: list[Command] = []
+    messages: list[Message] = []
+    facts: list[Fact] = []
+    at = head
+    for command in commands:
+        if command.is_pending_join:
+            taken = replace(command, state=CommandState.WITHDRAWN, place=at.messages + 1)
+            message = wire.user_message(ref, taken, place=taken.place, run=0)
+            placed: tuple[Message, ...] = (message,)
+            rows.append(replace(taken, content=None))
+            facts.append(Fact(type="message.completed", data={"message": wire.message_body(ref, message)}, at=now))
+        else:
+            row, placed, told = withdraw_run(ref, at, command, reason=reason, now=now)
+            rows.append(row)
+            facts += told
+        messages += placed
+        at = replace(at, messages=at.messages + len(placed))
+    joins = sum(1 for c in commands if c.is_pending_join)
+    queued = head.queued - (len(commands) - joins)
+    pending = head.pending - joins
+    free = sum(1 for c in commands if c.is_pending_join and c.number >= head.free_from)
+    after = replace(
+        at,
+        queued=queued,
+        first_queued=head.first_queued if queued else 0,
+        pending=pending,
+        first_pending=head.first_pending if pending else 0,
+        free_pending=head.free_pending - free,
+    )
+    return Draft(after=after, facts=tuple(facts), commands=tuple(rows), messages=tuple(messages))
+
+
+def ask_cancel(head: Head, number: int, now: int) -> Head:
+    """The run in flight is asked to end; the sweep ends it if its attempt does not."""
+    due = min(head.due_at, now + CANCEL_GRACE) if head.due_at else now + CANCEL_GRACE
+    return replace(head, cancel=number, cancel_at=now, due_at=due)
+
+
+def change_state(head: Head, state: State, reason: str | None, now: int) -> tuple[Head, tuple[Fact, ...]]:
+    """The thread's status, and the event that tells of it; nothing if the state stays."""
+    if head.state is state and state is State.RUNNING:
+        return head, ()
+    after = replace(head, state=state, since=now, reason=reason)
+    return after, (Fact(type="thread.status", data=wire.status_body(after), at=now),)
+
+
+def promote(join: Command, ended: Command, head: Head) -> Command:
+    """A pending join as a run of its own; the joins behind it are bound to it."""
+    ranges = [*ended.joins]
+    if head.free_pending:
+        ranges.append((head.free_from, head.commands))
+    behind = [(max(low, join.number + 1), high) for low, high in ranges]
+    return replace(join, run=join.number, joins=tuple((low, high) for low, high in behind if low <= high))
+
+
+def terminal(row: Command, ending: Ending, now: int, attempt: int) -> Fact:
+    """The one terminal event of a run (I5)."""
+    data: dict[str, Any] = {"reason": ending.reason}
+    if ending.status is RunStatus.FAILED:
+        data["error"] = dict(ending.error or {})
+    if ending.status is RunStatus.CANCELLED:
+        data["finished_calls"] = list(ending.finished_calls)
+    data["usage"] = wire.usage_body(row.usage)
+    data["cost_usd"] = wire.cost_usd(row.usage)
+    return Fact(type=f"run.{ending.status.value}", data=data, at=now, run=row.run, attempt=attempt)
+
+
+def _with_pending(head: Head, number: int) -> Head:
+    return replace(
+        head,
+        pending=head.pending + 1,
+        first_pending=head.first_pending or number,
+        free_pending=head.free_pending + 1,
+    )
+
+
+def _with_queued(head: Head, number: int) -> Head:
+    first = min(head.first_queued, number) if head.queued else number
+    return replace(head, queued=head.queued + 1, first_queued=first)
+
+
+def _in_flight(head: Head, number: int, now: int) -> Head:
+    """Name the run in flight; whoever takes the lease next works on it. The wake-up follows from this row."""
+    return replace(_no_run(head), run=number, wake=head.wake + 1, due_at=now + WAKE_GRACE if number else 0)
+
+
+def _no_run(head: Head) -> Head:
+    return replace(
+        head,
+        run=0,
+        run_attempt=0,
+        run_started_at=0,
+        run_steps=0,
+        run_first=0,
+        run_calls=0,
+        run_usage=Tokens(),
+        open_message=0,
+        open_calls=0,
+        stalls=0,
+        cancel=0,
+        cancel_at=0,
+        lease_until=0,
+        lease_nonce="",
+        due_at=0,
+    )
+
+
+def _name_next(head: Head, waiting: set[int], ending: Ending, now: int) -> tuple[Head, tuple[Fact, ...]]:
+    """The run that goes next takes the thread, or the thread comes to rest. `waiting`: the first two of the queue at least."""
+    if not head.queued:
+        state = State.FAILED if ending.status is RunStatus.FAILED else State.IDLE
+        return change_state(_no_run(head), state, ending.reason, now)
+    follows = waiting - {head.first_queued}
+    after = replace(head, queued=head.queued - 1, first_queued=min(follows) if head.queued > 1 else 0)
+    return _in_flight(after, head.first_queued, now), ()
+
+
+def _queued_message(ref: ThreadRef, command: Command, now: int) -> Fact:
+    return Fact(type="message.queued", data={"message": wire.pending_body(ref, command)}, at=now)
+
+
+def _run_queued(ref: ThreadRef, command: Command, now: int) -> tuple[Fact, ...]:
+    """What an accepted run tells: its message, then itself."""
+    data: dict[str, Any] = {"command_id": ref.command(command.number)}
+    if command.parent:
+        data["parent_run_id"] = ref.run(command.parent)
+    data["delivery"] = command.delivery
+    queued = Fact(type="run.queued", data=data, at=now, run=command.run)
+    if command.content is None:
+        return (queued,)
+    body = wire.pending_body(ref, command)
+    return Fact(type="message.completed", data={"message": body}, at=now, run=command.run), queued
+
+
+def _completed(ref: ThreadRef, message: Message, now: int, head: Head) -> Fact:
+    body = wire.message_body(ref, message)
+    return Fact(type="message.completed", data={"message": body}, at=now, run=head.run, attempt=head.run_attempt)
+
+
+def _done(row: Command, now: int, attempt: int) -> Fact:
+    step = wire.done_step(replace(row, ended_at=now))
+    return Fact(type="step.recorded", data={"step": step}, at=now, run=row.run, attempt=attempt)

@@ -1,0 +1,118 @@
+"""What the HTTP door needs from the house, as Protocols: the services by their verbs, and three settings.
+
+`bootstrap.house()` fits it, and so does a small fake in a test. Ids, org and rights are the services' to decide: they
+raise `Refusal`, and the door passes it on.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from chalicelib.domain.commands import (
+    Answer,
+    CreateRun,
+    CreateThread,
+    Idempotency,
+    Page,
+    PatchMessage,
+    PatchThread,
+    Principal,
+    Say,
+)
+
+Json = Any
+
+
+class Accept(Protocol):
+    """The one door of commands."""
+
+    def create_thread(self, p: Principal, ask: CreateThread, idem: Idempotency | None, /) -> Answer: ...
+    def post_message(self, p: Principal, thread_id: str, ask: Say, idem: Idempotency | None, /) -> Answer: ...
+    def create_run(self, p: Principal, thread_id: str, ask: CreateRun, idem: Idempotency | None, /) -> Answer: ...
+    def continue_thread(self, p: Principal, thread_id: str, idem: Idempotency | None, /) -> Answer: ...
+
+
+class Cancel(Protocol):
+    """Ends work."""
+
+    def cancel_run(self, p: Principal, run_id: str, idem: Idempotency | None, /) -> Answer: ...
+    def stop(self, p: Principal, thread_id: str, everything: bool, idem: Idempotency | None, /) -> Answer: ...
+
+
+class Edit(Protocol):
+    """Changes that start and stop nothing."""
+
+    def patch_thread(self, p: Principal, thread_id: str, ask: PatchThread, /) -> Json: ...
+    def patch_message(self, p: Principal, thread_id: str, message_id: str, ask: PatchMessage, /) -> Json: ...
+    def delete_message(self, p: Principal, thread_id: str, message_id: str, /) -> None: ...
+
+
+class Read(Protocol):
+    """Views. A position is what an earlier `Page.next` held, None for the first page."""
+
+    def thread(self, p: Principal, thread_id: str, include: frozenset[str], /) -> Json: ...
+    def threads(
+        self,
+        p: Principal,
+        /,
+        *,
+        agent: str | None,
+        tag: str | None,
+        state: str | None,
+        q: str | None,
+        limit: int,
+        position: Json,
+    ) -> Page: ...
+    def messages(
+        self, p: Principal, thread_id: str, /, *, descending: bool, silent: bool, limit: int, position: Json
+    ) -> Page: ...
+    def roots(self, p: Principal, /, *, limit: int, position: Json) -> Page: ...
+    def runs(self, p: Principal, thread_id: str, /, *, limit: int, position: Json) -> Page: ...
+    def run(self, p: Principal, run_id: str, /) -> Json: ...
+    def steps(self, p: Principal, run_id: str, /, *, limit: int, position: Json) -> Page: ...
+    def command(self, p: Principal, command_id: str, /) -> Json: ...
+    def command_by_key(self, p: Principal, key: str, /) -> Json: ...
+    def events(self, p: Principal, thread_id: str, /, *, after: int, limit: int, wait: float) -> Json: ...
+    def blob(self, p: Principal, thread_id: str, ref: str, /) -> tuple[bytes, str]: ...
+    def agents(self, p: Principal, /) -> list[Json]: ...
+
+
+class Tickets(Protocol):
+    """One-time websocket tickets."""
+
+    def issue(self, p: Principal, /) -> Mapping[str, Json]: ...
+
+
+class Credentials(Protocol):
+    """Knows tokens; raises `Unauthorized` for one that is unknown, revoked or expired."""
+
+    def verify(self, token: str, /) -> Principal: ...
+
+
+class DoorSettings(Protocol):
+    """The settings that the door itself reads. `secret` signs cursors."""
+
+    @property
+    def stage(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def secret(self) -> bytes: ...
+
+
+class House(Protocol):
+    """Everything behind the door."""
+
+    @property
+    def accept(self) -> Accept: ...
+    @property
+    def cancel(self) -> Cancel: ...
+    @property
+    def edit(self) -> Edit: ...
+    @property
+    def read(self) -> Read: ...
+    @property
+    def credentials(self) -> Credentials: ...
+    @property
+    def tickets(self) -> Tickets: ...
+    @property
+    def settings(self) -> DoorSettings: ...

@@ -1,0 +1,165 @@
+"""Agents and tools as their authors write them. Importing a definition checks it: a mistake names file, field and fix.
+
+@tool(timeout_seconds=10)
+def weather(city: str, days: int = 1) -> dict[str, object]:
+    '''Forecast for a city.'''
+    ...
+
+agent = Agent(name="guide", prompt="You guide {name} through Lisbon.", tools=[weather])
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, overload
+
+from chalicelib.engine.schema import SchemaError, parameters_of
+from chalicelib.engine.state import ThreadState
+from chalicelib.ports import ToolSpec
+
+#: Longest a tool or a model call may take: a Lambda lives 900 s and needs a reserve to store what came of it.
+MAX_SECONDS = 840.0
+DEFAULT_TOOL_SECONDS = 60.0
+DEFAULT_MODEL_SECONDS = 300.0
+DEFAULT_MAX_STEPS = 50
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}\Z")
+
+
+class DefinitionError(Exception):
+    """An agent or a tool is defined wrongly; the text says where and how to mend it."""
+
+
+class ToolFailure(Exception):
+    """Raise this in a tool to tell the model that it failed; the text is what the model reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A function tool. `run` takes the state and the checked arguments.
+
+    `on_retry` says what happens to a call that had started when its runner died: "surface" (default) closes it with
+    outcome `unknown` and tells the model, "again" runs it again with the same idempotency token.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    run: Callable[[ThreadState, dict[str, Any]], Any]
+    timeout_seconds: float = DEFAULT_TOOL_SECONDS
+    on_retry: Literal["surface", "again"] = "surface"
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise DefinitionError(f"tool {self.name!r}: name must match {_NAME.pattern[:-2]}")
+        if not 0 < self.timeout_seconds <= MAX_SECONDS:
+            raise DefinitionError(f"tool {self.name}: timeout_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
+        if self.on_retry not in ("surface", "again"):
+            raise DefinitionError(f'tool {self.name}: on_retry must be "surface" or "again"')
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_seconds: float = DEFAULT_TOOL_SECONDS,
+    on_retry: Literal["surface", "again"] = "surface",
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_seconds: float = DEFAULT_TOOL_SECONDS,
+    on_retry: Literal["surface", "again"] = "surface",
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function: the schema comes from its type hints, the description from its docstring."""
+
+    def make(f: Callable[..., Any]) -> Tool:
+        try:
+            shape = parameters_of(f)
+        except SchemaError as error:
+            raise DefinitionError(f"tool {f.__name__} in {inspect.getsourcefile(f)}: {error}") from None
+
+        def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
+            values = shape.convert(arguments)
+            return f(state, **values) if shape.takes_state else f(**values)
+
+        return Tool(
+            name=name or f.__name__,
+            description=description or inspect.getdoc(f) or f.__name__,
+            parameters=shape.schema,
+            run=run,
+            timeout_seconds=timeout_seconds,
+            on_retry=on_retry,
+        )
+
+    return make(function) if function is not None else make
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """An `ai_human` agent with one side: prompt, model, tools, limits.
+
+    `{name}` in the prompt stands for the thread argument of that name. `tools` may be a function of the thread's
+    arguments for tools that depend on them.
+    """
+
+    name: str
+    prompt: str = ""
+    title: str | None = None
+    description: str | None = None
+    model: str | None = None
+    """`provider:name`; None: the default model of the stage (TURNLOG_MODEL)."""
+    tools: Sequence[Tool] | Callable[[Mapping[str, Any]], Sequence[Tool]] = ()
+    tool_choice: str = "auto"
+    parallel_tool_calls: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    max_steps: int = DEFAULT_MAX_STEPS
+    stop_on_response: bool = True
+    model_seconds: float = DEFAULT_MODEL_SECONDS
+    kind: str = "ai_human"
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise DefinitionError(f"agent {self.name!r}: name must match {_NAME.pattern[:-2]}")
+        if self.model is not None and ":" not in self.model:
+            raise DefinitionError(f"agent {self.name}: model must be `provider:name`, not {self.model!r}")
+        if not 1 <= self.max_steps <= 250:
+            raise DefinitionError(f"agent {self.name}: max_steps must be between 1 and 250")
+        if not 0 < self.model_seconds <= MAX_SECONDS:
+            raise DefinitionError(f"agent {self.name}: model_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
+        if not callable(self.tools):
+            _check_names(self.name, self.tools)
+
+    def tools_for(self, arguments: Mapping[str, Any]) -> tuple[Tool, ...]:
+        """The tools of a thread with these arguments."""
+        return tuple(self.tools(arguments) if callable(self.tools) else self.tools)
+
+    def system_for(self, arguments: Mapping[str, Any]) -> str:
+        """The prompt with its variables filled in; an unknown variable stays as it is written."""
+        return re.sub(r"\{(\w+)\}", lambda m: _filled(m, arguments), self.prompt)
+
+
+def _filled(match: re.Match[str], arguments: Mapping[str, Any]) -> str:
+    name = match.group(1)
+    return str(arguments[name]) if name in arguments else match.group(0)
+
+
+def _check_names(agent: str, tools: Iterable[Tool]) -> None:
+    seen: set[str] = set()
+    for one in tools:
+        if not isinstance(one, Tool):
+            raise DefinitionError(f"agent {agent}: {one!r} is not a tool; decorate the function with @tool")
+        if one.name in seen:
+            raise DefinitionError(f"agent {agent}: two tools are named {one.name}")
+        seen.add(one.name)

@@ -1,0 +1,97 @@
+"""One lease on a run and what belongs to it: the journal, the workers, the clock, and the watch on all three.
+
+The watch is why a quiet attempt still notices things: each two seconds it looks at the head (a cancel, a lost lease) and
+renews the lease when less than half of it remains. Safety never rests on it; that is the fencing token's work.
+"""
+
+import queue
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import Command, Message, Tokens
+from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.journal import Journal
+from chalicelib.engine.workers import Happening, Workers
+from chalicelib.ports import Clock, Models, Store
+
+#: Spec section 7: a lease lives 30 s and is renewed every 10 s at the latest.
+LEASE_SECONDS = 30.0
+RENEW_WHEN_LEFT = 18.0
+#: A cancel is seen within 5 s (spec section 7); two seconds leave room for a slow read.
+WATCH_SECONDS = 2.0
+#: Left of the Lambda's time for storing what came of a call (spec section 7, "the reserve").
+RESERVE_SECONDS = 20.0
+
+MICROS = 1_000_000
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """Everything a turn works with. `remaining` answers the seconds that this invocation still has."""
+
+    ref: ThreadRef
+    journal: Journal
+    workers: Workers
+    store: Store
+    clock: Clock
+    models: Models
+    price: Callable[[str, Tokens], int | None]
+    remaining: Callable[[], float]
+    agent: Agent
+    model: str
+    version: str
+    command: Command
+    window: list[Message]
+    """The newest messages as this attempt knows them."""
+    arguments: Mapping[str, Any]
+    tools: Mapping[str, Tool]
+    watched_at: float = field(default=0.0)
+
+    def covers(self, seconds: float) -> bool:
+        """True if this invocation has the time for a call of that deadline, and the reserve."""
+        return self.remaining() >= seconds + RESERVE_SECONDS
+
+    def next(self, until: float) -> Happening | None:
+        """The next happening on a worker, or None when the clock has reached `until` (monotonic seconds).
+
+        Watches meanwhile. Raises LeaseLost or CancelSeen.
+        """
+        while True:
+            now = self.clock.monotonic()
+            self.watch(now)
+            wait = min(until, self.watched_at + WATCH_SECONDS) - now
+            try:
+                return self.workers.inbox.get(timeout=max(0.0, wait))
+            except queue.Empty:
+                if self.clock.monotonic() >= until:
+                    return None
+
+    def landed(self) -> list[Happening]:
+        """What has arrived already, without waiting."""
+        found: list[Happening] = []
+        while not self.workers.inbox.empty():
+            found.append(self.workers.inbox.get())
+        return found
+
+    def rest(self, seconds: float) -> None:
+        """Wait before asking again, watching meanwhile."""
+        until = self.clock.monotonic() + seconds
+        while (left := until - self.clock.monotonic()) > 0:
+            self.watch(self.clock.monotonic())
+            self.clock.sleep(min(left, WATCH_SECONDS / 4))
+
+    def watch(self, now: float) -> None:
+        """Look at the head if it is time to; keep the lease alive."""
+        if now - self.watched_at < WATCH_SECONDS:
+            return
+        self.watched_at = now
+        head = self.journal.head
+        wall = self.clock.now()
+        if head.lease_until - wall < RENEW_WHEN_LEFT * MICROS:
+            until = wall + int(LEASE_SECONDS * MICROS)
+            renewed = self.store.renew(self.ref, run=self.journal.run, attempt=self.journal.attempt, until=until)
+            self.journal.see(renewed, own=1)
+        else:
+            self.journal.see(self.store.open(self.ref).head)

@@ -1,0 +1,216 @@
+"""The tool calls of one model step: planned with the answer, run on workers, each result stored as it lands (I6, I7).
+
+A call's life is in its row: asked, started, ended. After a crash the rows say what to do: what has ended is adopted, what
+has not started starts, what had started follows its tool's rule (`on_retry`).
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import values
+from chalicelib.domain.events import Fact
+from chalicelib.domain.limits import TOOL_RESULT_BYTES
+from chalicelib.domain.model import Call, Head, Outcome
+from chalicelib.domain.queueing import Draft
+from chalicelib.engine.agent import Tool
+from chalicelib.engine.attempt import Attempt
+from chalicelib.engine.ending import completed_call, tell_results
+from chalicelib.engine.speech import AskedCall, Speech
+from chalicelib.engine.state import ThreadState
+from chalicelib.engine.workers import Flag, Returned
+
+UNKNOWN = "The tool was interrupted; whether it took effect is unknown."
+GONE = "The tool no longer exists in this release, so the call did not run."
+CUT = "The answer was cut by the output limit, so this call did not run."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A call of an answer: its row, and its part in the message by the model's own reference."""
+
+    ref: str
+    call: Call
+
+    @property
+    def part(self) -> dict[str, Any]:
+        """The tool_call part of the stored answer."""
+        return {"type": "tool_call", "call_id": self.call.id, "name": self.call.name, "arguments": self.call.arguments}
+
+
+def plan(attempt: Attempt, speech: Speech, *, step: int, taken: frozenset[str], now: int) -> list[Planned]:
+    """The calls of an answer as rows: named uniquely, arguments checked, what cannot run already closed."""
+    used, planned = set(taken), []
+    for asked in speech.calls:
+        call_id = _unique(asked, used, attempt.journal.run, step)
+        used.add(call_id)
+        planned.append(Planned(ref=asked.ref, call=_row(attempt, asked, speech, call_id, step, now)))
+    return planned
+
+
+def begin(attempt: Attempt, calls: list[Call], head: Head, now: int) -> tuple[list[Call], tuple[Fact, ...]]:
+    """Start what may start now: all open calls when they may run in parallel, else the first. Rows and events of it."""
+    open_calls = [c for c in calls if c.outcome is None]
+    if not attempt.agent.parallel_tool_calls:
+        open_calls = open_calls[:1]
+    ready = [c for c in open_calls if not c.started_at and attempt.covers(_seconds(attempt, c))]
+    started = [replace(c, started_at=now) for c in ready]
+    return started, tuple(started_call(head, c, now) for c in started)
+
+
+class Calling:
+    """Runs the calls of a step to their end."""
+
+    def __init__(self, attempt: Attempt, step: int, calls: list[Call]) -> None:
+        self._attempt = attempt
+        self._step = step
+        self.calls = {c.id: c for c in calls}
+        self._running: dict[str, float] = {}
+        self._flags: dict[str, Flag] = {}
+
+    def adopt(self) -> None:
+        """After a crash: what had started and has no result runs again or is closed as unknown, as its tool says."""
+        now = self._attempt.clock.now()
+        ended = []
+        for call in [c for c in self.calls.values() if c.outcome is None]:
+            tool = self._attempt.tools.get(call.name)
+            if tool is None and not call.started_at:
+                ended.append(replace(call, outcome=Outcome.ERROR, result=GONE, ended_at=now))
+            elif call.started_at and (tool is None or tool.on_retry != "again"):
+                ended.append(replace(call, outcome=Outcome.UNKNOWN, result=UNKNOWN, ended_at=now))
+        if ended:
+            self._store(ended)
+
+    def finish(self) -> bool:
+        """Run all calls; the tool message is stored with the last result. False: no time left to start one."""
+        self._launch_started()
+        while self._attempt.journal.head.open_calls:
+            if not self._running and not self._store([]):
+                return False
+            results = self._await() if self._running else []
+            if results:
+                self._store(results)
+        return True
+
+    def _launch_started(self) -> None:
+        for call in self.calls.values():
+            if call.started_at and call.outcome is None and call.id not in self._running:
+                self._launch(call)
+
+    def _launch(self, call: Call) -> None:
+        tool = self._attempt.tools[call.name]
+        self._running[call.id] = self._attempt.clock.monotonic() + tool.timeout_seconds
+        state = functools.partial(self._state, call)
+        self._flags[call.id] = self._attempt.workers.run(tool, state, call.id, dict(call.arguments))
+
+    def _state(self, call: Call, flag: Flag) -> ThreadState:
+        ref = self._attempt.ref
+        return ThreadState(
+            thread_id=ref.id,
+            run_id=ref.run(call.run),
+            call_id=call.id,
+            idempotency_token=f"{ref.token}.{call.run}.{call.id}",
+            arguments=self._attempt.arguments,
+            cancel=flag,
+        )
+
+    def _await(self) -> list[Call]:
+        """Results that have landed, or calls whose time is over."""
+        first = self._attempt.next(min(self._running.values()))
+        landed = [h for h in (first, *self._attempt.landed()) if isinstance(h, Returned) and h.call_id in self._running]
+        now = self._attempt.clock.now()
+        ended = [replace(self.calls[h.call_id], outcome=h.outcome, result=h.result, ended_at=now) for h in landed]
+        done = {call.id for call in ended}
+        late = [i for i, until in self._running.items() if until <= self._attempt.clock.monotonic() and i not in done]
+        return ended + [self._timed_out(call_id, now) for call_id in late]
+
+    def _timed_out(self, call_id: str, now: int) -> Call:
+        self._flags[call_id].set()
+        call = self.calls[call_id]
+        seconds = self._attempt.tools[call.name].timeout_seconds
+        text = f"The tool gave no result in {seconds:g} s and was given up."
+        return replace(call, outcome=Outcome.ERROR, result=text, ended_at=now)
+
+    def _store(self, ended: list[Call]) -> bool:
+        """Store results, start what may start next, and tell all results once the last is there. False: nothing to do."""
+        now = self._attempt.clock.now()
+        ended = [_kept(c) for c in ended]
+        merged = {**self.calls, **{c.id: c for c in ended}}
+        head = self._attempt.journal.head
+        started, _ = begin(self._attempt, list(merged.values()), head, now)
+        merged |= {c.id: c for c in started}
+        complete = all(c.outcome is not None for c in merged.values())
+        if not ended and not started and not complete:
+            return False
+
+        def decide(at: Head) -> Draft:
+            facts = tuple(completed_call(at, c, now) for c in ended) + tuple(started_call(at, c, now) for c in started)
+            finished = sum(1 for c in ended if c.outcome in (Outcome.OK, Outcome.ERROR))
+            after = replace(at, run_calls=at.run_calls + finished)
+            draft = Draft(after=after, facts=facts, calls=(*ended, *started))
+            if not complete:
+                return draft
+            told = tell_results(self._attempt.ref, after, list(merged.values()), step=self._step, now=now)
+            return replace(told, facts=(*facts, *told.facts), calls=draft.calls)
+
+        self._attempt.journal.write(decide, progress=bool(ended))
+        self.calls = merged
+        for call in ended:
+            self._running.pop(call.id, None)
+        self._launch_started()
+        return True
+
+
+def _kept(call: Call) -> Call:
+    """A result as the log keeps it: at most 64 KB of it (spec section 13)."""
+    result, was_cut = values.cut_value(call.result, TOOL_RESULT_BYTES)
+    return replace(call, result=result) if was_cut else call
+
+
+def _unique(asked: AskedCall, used: set[str], run: int, step: int) -> str:
+    """The model's own id if it is one and new in the thread, else one that says where the call was asked."""
+    wanted = values.cut_text(values.safe_text(asked.call_id or ""), 64, "") or f"call-{run}-{step}"
+    if wanted not in used:
+        return wanted
+    return next(name for n in range(2, 1000) if (name := f"{wanted}-{run}-{step}-{n}") not in used)
+
+
+def _row(attempt: Attempt, asked: AskedCall, speech: Speech, call_id: str, step: int, now: int) -> Call:
+    arguments, fault = values.parse_arguments(asked.text)
+    call = Call(id=call_id, run=attempt.journal.run, step=step, name=asked.name, arguments=arguments or {})
+    if speech.stop is not None and speech.stop.reason == "length":
+        fault = CUT
+    elif asked.name not in attempt.tools:
+        known = ", ".join(sorted(attempt.tools)) or "none"
+        fault = f"There is no tool named {asked.name!r}. Known tools: {known}."
+    elif fault is None:
+        fault = _misfit(attempt.tools[asked.name], arguments or {})
+    if fault is None:
+        return call
+    return replace(call, outcome=Outcome.ERROR, result=fault, ended_at=now)
+
+
+def _seconds(attempt: Attempt, call: Call) -> float:
+    return attempt.tools[call.name].timeout_seconds
+
+
+def _misfit(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+    """Why the arguments do not fit the tool's schema, or None. A schema that is none refuses every call, in words."""
+    from jsonschema import Draft202012Validator, SchemaError  # heavy: loaded when a tool is first called
+
+    try:
+        faults = sorted(
+            Draft202012Validator(tool.parameters).iter_errors(arguments), key=lambda e: list(map(str, e.path))
+        )
+    except SchemaError as error:
+        return f"The tool's schema is not valid: {error.message}"
+    if not faults:
+        return None
+    where = "/".join(str(p) for p in faults[0].absolute_path) or "arguments"
+    return values.cut_text(f"The arguments do not fit the tool's schema: {where}: {faults[0].message}", 1000)
+
+
+def started_call(head: Head, call: Call, now: int) -> Fact:
+    data = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+    return Fact(type="tool.started", data=data, at=now, run=head.run, attempt=head.run_attempt)

@@ -1,0 +1,212 @@
+"""How a run ends, whoever ends it: its attempt, a cancel from outside, or the sweep. Everything open is closed first (I5).
+
+What stays open when nobody's attempt is alive is read back from the log: the deltas of an answer that was being
+streamed, and the calls of the last answer that have no result.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import queueing, wire
+from chalicelib.domain.events import Fact
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.limits import RESPONSE_BYTES
+from chalicelib.domain.model import Call, Command, CommandState, Head, Message, Outcome, Role, RunStatus
+from chalicelib.domain.queueing import Draft, Ending
+from chalicelib.engine.journal import then
+from chalicelib.ports import Store
+
+#: Finished calls that `run.cancelled` names, newest first: enough to see what was done, bounded (I11).
+NAMED_CALLS = 50
+ABORTED = "The call was aborted before it finished."
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAnswer:
+    """An answer that was being streamed: what was told of it."""
+
+    message_id: str
+    text: str
+
+
+def end_run(store: Store, ref: ThreadRef, head: Head, command: Command, ending: Ending, *, now: int) -> Draft:
+    """The decision that ends the run in flight on this head. Reads what the head says is there, and no more."""
+    promoted = oldest_join(store, ref, head, command)
+    if ending.status is RunStatus.CANCELLED:
+        ending = replace(ending, finished_calls=_finished_calls(store, ref, head))
+    return queueing.end(
+        ref,
+        head,
+        command,
+        ending,
+        promoted=promoted,
+        first_queued=second_queued(store, ref, head),
+        now=now,
+    )
+
+
+def end_lost_run(store: Store, ref: ThreadRef, head: Head, ending: Ending, *, now: int) -> Draft:
+    """Close what a dead or deaf attempt left open, then end its run. Only for a head whose lease is ours to break."""
+    command = store.open(ref, head=False, commands=[head.run]).commands[head.run]
+    closed = close_open(store, ref, head, now=now)
+    if not head.run_started_at:
+        row, messages, _ = queueing.withdraw_run(ref, head, command, reason=ending.reason, now=now)
+        command = replace(row, status=RunStatus.QUEUED, reason=None, ended_at=0)
+        closed = replace(closed, messages=messages, after=replace(closed.after, messages=head.messages + len(messages)))
+    state = CommandState.DONE if head.run_started_at else CommandState.WITHDRAWN
+    draft = then(closed, lambda at: end_run(store, ref, at, command, ending, now=now))
+    rows = tuple(replace(c, state=state) if c.number == command.number else c for c in draft.commands)
+    return replace(draft, commands=rows)
+
+
+def close_open(store: Store, ref: ThreadRef, head: Head, *, now: int) -> Draft:
+    """Close the streamed answer and the open calls of the run in flight, as read from the rows."""
+    draft = Draft(after=head)
+    if head.open_message:
+        answer = _told(store, ref, head)
+        draft = close_answer(ref, head, answer, now=now)
+    if head.open_calls:
+        draft = then(draft, lambda at: _close_calls_from_rows(store, ref, at, now))
+    return draft
+
+
+def close_answer(ref: ThreadRef, head: Head, answer: OpenAnswer, *, now: int) -> Draft:
+    """The answer stays as far as it was told, marked incomplete."""
+    message = Message(
+        place=head.messages + 1,
+        id=answer.message_id,
+        run=head.run,
+        role=Role.ASSISTANT,
+        content=({"type": "text", "text": answer.text},) if answer.text else (),
+        metadata={},
+        created_at=now,
+        incomplete=True,
+    )
+    after = replace(head, messages=message.place, open_message=0, model_calls=head.model_calls + 1)
+    return Draft(after=after, facts=(_completed(ref, head, message, now),), messages=(message,))
+
+
+def close_calls(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, now: int) -> Draft:
+    """Every call that has no result is aborted, and the results stand in one message right after their calls."""
+    facts, changed, results = [], [], []
+    for call in calls:
+        if call.outcome is None:
+            call = replace(call, outcome=Outcome.ABORTED, result=ABORTED, ended_at=now)
+            changed.append(call)
+            facts.append(completed_call(head, call, now))
+        results.append(call)
+    told = tell_results(ref, head, results, step=step, now=now)
+    return replace(told, facts=(*facts, *told.facts), calls=tuple(changed))
+
+
+def tell_results(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, now: int) -> Draft:
+    """The role=tool message of a model step, in the order in which the calls were asked."""
+    message = Message(
+        place=head.messages + 1,
+        id=ref.results(head.run, step),
+        run=head.run,
+        role=Role.TOOL,
+        content=tuple(result_part(call) for call in calls),
+        metadata={},
+        created_at=now,
+    )
+    after = replace(head, messages=message.place, open_calls=0)
+    return Draft(after=after, facts=(_completed(ref, head, message, now),), messages=(message,))
+
+
+def completed_call(head: Head, call: Call, now: int) -> Fact:
+    """`tool.completed` of a call that has an outcome."""
+    duration = (call.ended_at - call.started_at) // 1000 if call.started_at else 0
+    data = {
+        "call_id": call.id,
+        "name": call.name,
+        "outcome": call.outcome,
+        "result": call.result,
+        "duration_ms": max(0, duration),
+    }
+    return Fact(type="tool.completed", data=data, at=now, run=head.run, attempt=head.run_attempt)
+
+
+def result_part(call: Call) -> dict[str, Any]:
+    """A call's result as a part of its tool message."""
+    return {"type": "tool_result", "call_id": call.id, "outcome": call.outcome, "content": call.result}
+
+
+def oldest_join(store: Store, ref: ThreadRef, head: Head, command: Command) -> Command | None:
+    """The oldest pending join that this run would leave behind."""
+    ranges = list(command.joins)
+    if head.free_pending:
+        ranges.append((head.free_from, head.commands))
+    found = [join for low, high in ranges if (join := next(pending_joins(store, ref, low, high), None))]
+    return min(found, key=lambda join: join.number, default=None)
+
+
+def pending_joins(store: Store, ref: ThreadRef, low: int, high: int) -> Any:
+    """Pending joins with low <= number <= high, in order."""
+    return (c for c in commands_between(store, ref, low, high) if c.is_pending_join)
+
+
+def second_queued(store: Store, ref: ThreadRef, head: Head) -> int:
+    """Number of the run behind the first of the queue, 0 if there is none."""
+    return next_queued(store, ref, head, after=head.first_queued) if head.queued > 1 else 0
+
+
+def next_queued(store: Store, ref: ThreadRef, head: Head, *, after: int) -> int:
+    """Number of the first queued run behind a number, 0 if there is none."""
+    rows = commands_between(store, ref, after + 1, head.commands)
+    return next((c.number for c in rows if c.is_run and c.state is CommandState.QUEUED), 0)
+
+
+def commands_between(store: Store, ref: ThreadRef, low: int, high: int) -> Any:
+    """All commands with low <= number <= high, page by page."""
+    after = low - 1
+    while after < high:
+        rows = store.commands(ref, after=after, before=high + 1, limit=100)
+        yield from rows
+        if not rows:
+            return
+        after = rows[-1].number
+
+
+def _completed(ref: ThreadRef, head: Head, message: Message, now: int) -> Fact:
+    body = wire.message_body(ref, message)
+    return Fact(type="message.completed", data={"message": body}, at=now, run=head.run, attempt=head.run_attempt)
+
+
+def _told(store: Store, ref: ThreadRef, head: Head) -> OpenAnswer:
+    """The streamed answer as its events tell it."""
+    text, after, message_id = [], head.open_message - 1, ref.answer(head.run, head.run_steps + 1)
+    while after < head.seq:
+        events = store.events(ref, after=after, limit=256, max_bytes=RESPONSE_BYTES)
+        if not events:
+            break
+        text += [e.data["text"] for e in events if e.type == "message.delta" and e.data["message_id"] == message_id]
+        after = events[-1].seq
+    return OpenAnswer(message_id=message_id, text="".join(text))
+
+
+def _close_calls_from_rows(store: Store, ref: ThreadRef, head: Head, now: int) -> Draft:
+    asked, calls = open_calls(store, ref, head)
+    return close_calls(ref, head, calls, step=asked, now=now)
+
+
+def open_calls(store: Store, ref: ThreadRef, head: Head) -> tuple[int, list[Call]]:
+    """Model step and calls of the last answer, in the order asked."""
+    answer = store.open(ref, head=False, messages=[head.open_calls]).messages[head.open_calls]
+    ids = [part["call_id"] for part in answer.content if part["type"] == "tool_call"]
+    rows = store.open(ref, head=False, calls=ids).calls
+    return head.run_steps, [rows[call_id] for call_id in ids]
+
+
+def _finished_calls(store: Store, ref: ThreadRef, head: Head) -> tuple[str, ...]:
+    if not head.run_calls:
+        return ()
+    rows = store.messages(ref, after=head.run_first - 1, before=head.messages + 1, limit=NAMED_CALLS, descending=True)
+    done = [
+        part["call_id"]
+        for row in rows
+        if row.role is Role.TOOL
+        for part in row.content
+        if part["outcome"] in (Outcome.OK, Outcome.ERROR)
+    ]
+    return tuple(done[:NAMED_CALLS])

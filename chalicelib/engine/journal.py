@@ -1,0 +1,136 @@
+"""The pen of an attempt: every write of a run goes through here, one after the other, under the lease's fencing token.
+
+A write is a decision on the head (`decide`). If the head has moved, the journal looks why: the token is no longer ours
+(LeaseLost: stop, write nothing more), somebody wants the run to end (CancelSeen), or others have appended (decide again on
+what stands). It never decides again before the fate of the last write is known; the store sees to that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from chalicelib.domain.errors import LeaseLost
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import Head, Message
+from chalicelib.domain.queueing import Draft
+from chalicelib.engine.log import Log
+from chalicelib.ports import Clock, Commit, Committed
+
+Decide = Callable[[Head], Draft]
+
+
+class CancelSeen(BaseException):
+    """The run was asked to end. A BaseException so that nothing between here and the turn swallows it."""
+
+
+@dataclass(frozen=True)
+class CallIdsTaken(Exception):
+    """Call ids that the thread has used before (I6)."""
+
+    ids: frozenset[str]
+
+
+def then(first: Draft, decide: Decide) -> Draft:
+    """One draft made of two decisions, the second on the head that the first leaves."""
+    second = decide(first.after)
+    return Draft(
+        after=second.after,
+        facts=first.facts + second.facts,
+        commands=tuple({c.number: c for c in (*first.commands, *second.commands)}.values()),
+        messages=first.messages + second.messages,
+        new_calls=first.new_calls + second.new_calls,
+        calls=tuple({c.id: c for c in (*first.calls, *second.calls)}.values()),
+    )
+
+
+def commit_of(ref: ThreadRef, before: Head, draft: Draft, *, now: int, write: str) -> Commit:
+    """A draft as the transaction that makes it true."""
+    return Commit(
+        ref=ref,
+        before=before,
+        after=draft.after,
+        facts=draft.facts,
+        commands=draft.commands,
+        messages=draft.messages,
+        new_calls=draft.new_calls,
+        calls=draft.calls,
+        now=now,
+        write=write,
+    )
+
+
+class Journal:
+    """Writes of one attempt. `head` is the head as this attempt last saw it."""
+
+    def __init__(self, *, log: Log, clock: Clock, ref: ThreadRef, head: Head) -> None:
+        self.ref = ref
+        self.head = head
+        self.run = head.run
+        self.attempt = head.run_attempt
+        self._nonce = head.lease_nonce
+        self._log = log
+        self._clock = clock
+        self._writes = 0
+        self._opening: Decide | None = None
+        self._placed: list[Message] = []
+        self.others_wrote = False
+        """True once the head has moved by somebody else's write: what is known of the thread may be old."""
+
+    def open_with(self, decide: Decide) -> None:
+        """What the first write of this attempt begins with, whatever else it says."""
+        self._opening = decide
+
+    @property
+    def unopened(self) -> bool:
+        """True while the attempt's opening has not been written."""
+        return self._opening is not None
+
+    def take_placed(self) -> list[Message]:
+        """Messages that this attempt has placed since it was last asked."""
+        placed, self._placed = self._placed, []
+        return placed
+
+    def see(self, head: Head | None, *, own: int = 0) -> None:
+        """Take note of the head as somebody read it, `own` writes after the last one seen. Raises LeaseLost, CancelSeen."""
+        if head is None or (head.run, head.run_attempt, head.lease_nonce) != (self.run, self.attempt, self._nonce):
+            raise LeaseLost
+        if head.rev != self.head.rev + own:
+            self.others_wrote = True
+        self.head = head
+        if head.cancel:
+            raise CancelSeen
+
+    def write(self, decide: Decide, *, progress: bool = False, ending: bool = False) -> Head:
+        """Make a decision true; answers the head that it left.
+
+        `progress`: a new stored fact (the run is not stalling). `ending`: goes on in spite of a cancel.
+        Raises LeaseLost, CancelSeen, CallIdsTaken, RetryLater.
+        """
+        self._writes += 1
+        while True:
+            if self.head.cancel and not ending:
+                raise CancelSeen
+            before, now = self.head, self._clock.now()
+            draft = self._draft(before, decide)
+            after = replace(draft.after, stalls=0) if progress else draft.after
+            name = f"{self.run}.{self.attempt}.{self._writes}"
+            commit = commit_of(self.ref, before, replace(draft, after=after), now=now, write=name)
+            result = self._log.commit(commit)
+            if isinstance(result, Committed):
+                self.head, self._opening = result.head, None
+                self._placed += draft.messages
+                return result.head
+            if result.taken:
+                raise CallIdsTaken(result.taken)
+            self._see_moved(result.head, ending)
+
+    def _draft(self, head: Head, decide: Decide) -> Draft:
+        if self._opening is None:
+            return decide(head)
+        return then(self._opening(head), decide)
+
+    def _see_moved(self, head: Head | None, ending: bool) -> None:
+        try:
+            self.see(head)
+        except CancelSeen:
+            if not ending:
+                raise

@@ -1,0 +1,51 @@
+"""The one way into a thread's log: large fields go to object storage first, then the commit makes everything visible at once.
+
+An object that was put for a commit that never happened is unreachable and harmless: it is named by its content.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import values
+from chalicelib.domain.events import HEAVY, Fact
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.limits import INLINE_EVENT_BYTES
+from chalicelib.ports import Blobs, Commit, Committed, Moved, Store
+
+#: What the envelope around `data` takes at most, so that the whole event stays within the inline limit.
+ENVELOPE_BYTES = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """Appends to threads."""
+
+    store: Store
+    blobs: Blobs
+
+    def commit(self, commit: Commit) -> Committed | Moved:
+        """As `Store.commit`, with the large field of each large event put away before."""
+        facts = tuple(self._slim(commit.ref, fact) for fact in commit.facts)
+        return self.store.commit(replace(commit, facts=facts))
+
+    def _slim(self, ref: ThreadRef, fact: Fact) -> Fact:
+        if not _is_large(fact):
+            return fact
+        message = fact.data.get("message")
+        if isinstance(message, Mapping):
+            named = {"id": message["id"], "role": message["role"]}
+            return replace(fact, data={**self._put(ref, fact.data), **named})
+        field = HEAVY.get(fact.type, max(fact.data, key=lambda name: values.size(fact.data[name])))
+        return replace(fact, data={**fact.data, field: self._put(ref, fact.data[field])})
+
+    def _put(self, ref: ThreadRef, value: Any) -> dict[str, Any]:
+        data = values.dumps(value).encode()
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.blobs.put(ref, sha256, data, "application/json")
+        return {"ref": sha256, "bytes": len(data), "sha256": sha256, "content_type": "application/json"}
+
+
+def _is_large(fact: Fact) -> bool:
+    return values.size(fact.data) > INLINE_EVENT_BYTES - ENVELOPE_BYTES

@@ -1,0 +1,244 @@
+"""A turn: model steps and the tool calls that they ask for, until the run ends, hands over, or is taken away.
+
+The order of one model step (spec section 7): inject pending messages; assemble the context; call the model; store the
+answer; run tools, storing each result as it lands; evaluate the stops. Everything that is known is in rows, so a turn can
+be taken up at any boundary by another attempt; what an attempt knows beyond that is only what it has not told yet.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from chalicelib.domain import queueing
+from chalicelib.domain.errors import ModelError
+from chalicelib.domain.events import Fact
+from chalicelib.domain.model import Call, Command, Head, Message, RunStatus
+from chalicelib.domain.queueing import Draft, Ending
+from chalicelib.engine import calling, context, ending
+from chalicelib.engine.answering import Answering, Failed
+from chalicelib.engine.attempt import Attempt
+from chalicelib.engine.calling import Calling
+from chalicelib.engine.journal import CallIdsTaken, CancelSeen, then
+from chalicelib.engine.speech import Speech
+
+#: Pending joins that one write takes in: three actions each in a transaction of at most 90 (design section 4.4).
+JOINS_A_WRITE = 20
+#: Leases in a row without a new stored fact after which a run is given up (spec section 7).
+STALLS = 5
+LABEL_CHARACTERS = 200
+
+
+class Result(Enum):
+    """What became of an attempt."""
+
+    ENDED = "ended"
+    HANDED_OVER = "handed over"
+
+
+@dataclass(kw_only=True)
+class Turn:
+    """Plays the run in flight. `recovered`: the attempt before died with its lease."""
+
+    attempt: Attempt
+    recovered: bool
+    answering: Answering | None = None
+    bound_taken: bool = False
+
+    def play(self) -> Result:
+        """Work until the run ends or the invocation's time does. Raises LeaseLost, RetryLater."""
+        try:
+            return self._play()
+        except CancelSeen:
+            return self._end(Ending(status=RunStatus.CANCELLED, reason="aborted_by_user"))
+        finally:
+            self.attempt.workers.dismiss()
+
+    def fail(self, detail: str) -> Result:
+        """End the run because the engine itself met something that it cannot handle."""
+        return self._end(_failure("step_error", detail, retryable=False))
+
+    def _play(self) -> Result:
+        journal = self.attempt.journal
+        journal.open_with(self._open)
+        if journal.head.cancel:
+            raise CancelSeen
+        if journal.head.stalls > STALLS:
+            return self._end(
+                _failure("execution_lost", f"{STALLS} attempts ended without a stored fact", retryable=True)
+            )
+        if self.recovered and journal.head.run_started_at:
+            journal.write(lambda head: Draft(after=head))
+        if journal.head.open_calls and not self._take_up_calls():
+            return self._hand_over()
+        while True:
+            self._inject()
+            if journal.head.run_steps >= self.attempt.agent.max_steps:
+                return self._end(Ending(status=RunStatus.COMPLETED, reason="max_steps"))
+            if not self.attempt.covers(self.attempt.agent.model_seconds):
+                return self._hand_over()
+            answer = self._ask()
+            if isinstance(answer, Failed):
+                return self._end(_model_failure(answer.error))
+            calls = self._store(answer)
+            if calls is None:
+                return Result.ENDED
+            if calls and not Calling(self.attempt, journal.head.run_steps, calls).finish():
+                return self._hand_over()
+
+    def _open(self, head: Head) -> Draft:
+        """What the first write of this attempt says first: the run has started, or somebody takes it up again."""
+        attempt, now = self.attempt, self.attempt.clock.now()
+        if not head.run_started_at:
+            return queueing.start(
+                attempt.ref, head, attempt.command, now=now, model=attempt.model, version=attempt.version
+            )
+        if not self.recovered:
+            return Draft(after=head)
+        facts = [self._fact("run.reconciling", {"adopted": head.run_steps + head.run_calls}, head, now)]
+        if head.open_message:
+            message_id = attempt.ref.answer(head.run, head.run_steps + 1)
+            facts.append(self._fact("message.reset", {"message_id": message_id, "reason": "runner_lost"}, head, now))
+        calls = head.model_calls + 1 if head.open_message else head.model_calls
+        return Draft(after=replace(head, open_message=0, model_calls=calls), facts=tuple(facts))
+
+    def _take_up_calls(self) -> bool:
+        """Go on with the calls of an answer that an earlier attempt stored."""
+        step, calls = ending.open_calls(self.attempt.store, self.attempt.ref, self.attempt.journal.head)
+        taken_up = Calling(self.attempt, step, calls)
+        taken_up.adopt()
+        return taken_up.finish()
+
+    def _inject(self) -> None:
+        """Take in the pending joins, oldest first, a bounded number a write."""
+        while self._joins(self.attempt.journal.head):
+            self.attempt.journal.write(self._take_in, progress=True)
+        self.bound_taken = True
+
+    def _take_in(self, head: Head) -> Draft:
+        joins = self._joins(head)[:JOINS_A_WRITE]
+        if not joins:
+            return Draft(after=head)
+        free = sum(1 for join in joins if join.number >= head.free_from)
+        return queueing.inject(self.attempt.ref, head, joins, free=free, now=self.attempt.clock.now())
+
+    def _joins(self, head: Head) -> tuple[Command, ...]:
+        """The pending joins that are this run's: bound to it, or free. Reads only if the head says that there are some."""
+        ranges = [] if self.bound_taken else list(self.attempt.command.joins)
+        if head.free_pending:
+            ranges.append((head.free_from, head.commands))
+        store, ref = self.attempt.store, self.attempt.ref
+        rows = [row for low, high in ranges for row in ending.pending_joins(store, ref, low, high)]
+        return tuple(sorted(rows, key=lambda row: row.number))
+
+    def _ask(self) -> Speech | Failed:
+        attempt = self.attempt
+        self.answering = Answering(attempt, context.assemble(attempt.ref, self._messages()))
+        return self.answering.ask()
+
+    def _messages(self) -> list[Message]:
+        """The stored window, and the run's own message if the write that places it is still to come."""
+        attempt, head = self.attempt, self.attempt.journal.head
+        if attempt.journal.others_wrote:
+            places = context.window_places(head)
+            read = attempt.store.open(attempt.ref, head=False, messages=places).messages
+            attempt.window = [read[place] for place in places if place in read]
+            attempt.journal.take_placed()
+            attempt.journal.others_wrote = False
+        attempt.window += attempt.journal.take_placed()
+        if attempt.journal.unopened and not head.run_started_at:
+            return [*attempt.window, *self._open(head).messages]
+        return attempt.window
+
+    def _store(self, speech: Speech) -> list[Call] | None:
+        """Store the answer; None if that was the end of the run, else the calls to run (none: another step)."""
+        taken: frozenset[str] = frozenset()
+        while True:
+            try:
+                return self._store_as(speech, taken)
+            except CallIdsTaken as clash:
+                taken |= clash.ids
+
+    def _store_as(self, speech: Speech, taken: frozenset[str]) -> list[Call] | None:
+        attempt, answering, now = self.attempt, self.answering, self.attempt.clock.now()
+        assert answering is not None
+        step = attempt.journal.head.run_steps + 1
+        planned = calling.plan(attempt, speech, step=step, taken=taken, now=now)
+        started, _ = calling.begin(attempt, [p.call for p in planned], attempt.journal.head, now)
+        calls = {c.id: c for c in [*(p.call for p in planned), *started]}
+        ended = False
+
+        def decide(head: Head) -> Draft:
+            nonlocal ended
+            draft = answering.stored(head, now, {p.ref: p.part for p in planned})
+            if planned:
+                draft = replace(draft, new_calls=tuple(calls.values()), facts=(*draft.facts, *_told(calls, head, now)))
+            ended = not planned and not head.free_pending
+            if not ended:
+                return draft
+            done = Ending(status=RunStatus.COMPLETED, reason="stop_on_response", label=_label(speech.text))
+            return then(draft, lambda at: self._ending(at, done))
+
+        attempt.journal.write(decide, progress=True, ending=False)
+        self.answering = None
+        return None if ended else list(calls.values())
+
+    def _end(self, how: Ending) -> Result:
+        """Close what is open and end the run, in one write."""
+        attempt = self.attempt
+        attempt.workers.dismiss()
+
+        def decide(head: Head) -> Draft:
+            now = attempt.clock.now()
+            if self.answering is not None:
+                closed = self.answering.close(head, now)
+            else:
+                closed = Draft(after=head)
+            if head.open_calls:
+                step, calls = ending.open_calls(attempt.store, attempt.ref, head)
+                closed = then(closed, lambda at: ending.close_calls(attempt.ref, at, calls, step=step, now=now))
+            return then(closed, lambda at: self._ending(at, how))
+
+        attempt.journal.write(decide, ending=True)
+        return Result.ENDED
+
+    def _ending(self, head: Head, how: Ending) -> Draft:
+        """The end of the run as the last part of a draft, after the opening has taken place in it or before it."""
+        attempt, command = self.attempt, self.attempt.command
+        place = head.run_first if command.content is not None else command.place
+        row = replace(command, content=None, place=place, model=attempt.model, version=attempt.version)
+        return ending.end_run(attempt.store, attempt.ref, head, row, how, now=attempt.clock.now())
+
+    def _hand_over(self) -> Result:
+        """Release at a stored boundary; the wake-up is named in the same write."""
+        now = self.attempt.clock.now()
+        self.attempt.journal.write(
+            lambda head: Draft(
+                after=replace(head, lease_until=0, lease_nonce="", wake=head.wake + 1, due_at=now + queueing.WAKE_GRACE)
+            )
+        )
+        return Result.HANDED_OVER
+
+    def _fact(self, kind: str, data: dict[str, object], head: Head, now: int) -> Fact:
+        return Fact(type=kind, data=data, at=now, run=head.run, attempt=head.run_attempt)
+
+
+def _told(calls: dict[str, Call], head: Head, now: int) -> tuple[Fact, ...]:
+    """Events of the calls as the answer leaves them: closed without a start, or started."""
+    closed = tuple(ending.completed_call(head, c, now) for c in calls.values() if c.outcome is not None)
+    return closed + tuple(calling.started_call(head, c, now) for c in calls.values() if c.started_at)
+
+
+def _failure(reason: str, detail: str, *, retryable: bool) -> Ending:
+    error = {"type": reason, "detail": detail, "retryable": retryable}
+    return Ending(status=RunStatus.FAILED, reason=reason, error=error)
+
+
+def _model_failure(error: ModelError) -> Ending:
+    failure = _failure("model_error", error.detail, retryable=error.retryable)
+    status = {"status": error.status} if error.status else {}
+    return replace(failure, error={**(failure.error or {}), **status})
+
+
+def _label(text: str) -> str:
+    """First line of the answer, for the `done` step."""
+    line = next((line for line in text.splitlines() if line.strip()), "Done")
+    return line.strip()[:LABEL_CHARACTERS]

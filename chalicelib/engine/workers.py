@@ -1,0 +1,133 @@
+"""Threads that do the waiting of a turn: one reads the model, one runs each tool. They never write anything.
+
+Whatever happens on them arrives in one inbox, in order; the turn takes it from there on its own thread, so all writes of
+an attempt are made by one thread and need no lock. A worker whose result is no longer wanted is told by its `Cancel` and
+left behind: a late result meets an inbox that nobody reads.
+"""
+
+import contextvars
+import inspect
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.domain import values
+from chalicelib.domain.errors import ModelError
+from chalicelib.domain.model import Outcome
+from chalicelib.engine.agent import Tool, ToolFailure
+from chalicelib.engine.state import ThreadState
+from chalicelib.ports import Chunk, Model, ModelRequest
+
+log = logging.getLogger(__name__)
+
+
+class Flag:
+    """A `Cancel` that can be raised once."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds`; True as soon as the work is no longer wanted."""
+        return self._event.wait(seconds)
+
+    def set(self) -> None:
+        """The work is no longer wanted."""
+        self._event.set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A chunk of the model call `call`."""
+
+    call: int
+    chunk: Chunk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silent:
+    """The model call `call` is over; `error` says why if it failed."""
+
+    call: int
+    error: ModelError | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Returned:
+    """A tool call has its outcome."""
+
+    call_id: str
+    outcome: Outcome
+    result: Any
+
+
+Happening = Said | Silent | Returned
+
+
+class Workers:
+    """The workers of one attempt and their inbox."""
+
+    def __init__(self) -> None:
+        self.inbox: queue.SimpleQueue[Happening] = queue.SimpleQueue()
+        self._flags: list[Flag] = []
+
+    def ask(self, model: Model, request: ModelRequest, call: int) -> Flag:
+        """Read a model's answer on a thread of its own; raise the flag answered to stop it."""
+        flag = self._flag()
+        _spawn(lambda: self._read(model, request, call, flag), f"model-{call}")
+        return flag
+
+    def run(self, tool: Tool, state: Callable[[Flag], ThreadState], call_id: str, arguments: dict[str, Any]) -> Flag:
+        """Run a tool on a thread of its own."""
+        flag = self._flag()
+        _spawn(lambda: self._call(tool, state(flag), call_id, arguments), f"tool-{call_id}")
+        return flag
+
+    def dismiss(self) -> None:
+        """Nothing that any worker does is wanted any more."""
+        for flag in self._flags:
+            flag.set()
+
+    def _flag(self) -> Flag:
+        flag = Flag()
+        self._flags.append(flag)
+        return flag
+
+    def _read(self, model: Model, request: ModelRequest, call: int, flag: Flag) -> None:
+        error: ModelError | None = None
+        try:
+            for chunk in model.stream(request, flag):
+                self.inbox.put(Said(call=call, chunk=chunk))
+                if flag.wait(0):
+                    break
+        except ModelError as failure:
+            error = failure
+        except Exception as failure:  # a provider's bug is this call's failure, not the runner's
+            log.exception("model raised")
+            error = ModelError(None, f"{type(failure).__name__}: {values.safe(str(failure))}", retryable=False)
+        self.inbox.put(Silent(call=call, error=error))
+
+    def _call(self, tool: Tool, state: ThreadState, call_id: str, arguments: dict[str, Any]) -> None:
+        try:
+            value = tool.run(state, arguments)
+            if inspect.isawaitable(value):
+                value = asyncio.run(_awaited(value))
+            outcome, result = Outcome.OK, values.safe(value)
+        except ToolFailure as failure:
+            outcome, result = Outcome.ERROR, values.safe(str(failure))
+        except Exception as failure:  # a tool that raises is a result, not a failed run (spec section 7)
+            outcome, result = Outcome.ERROR, values.safe(failure)
+        self.inbox.put(Returned(call_id=call_id, outcome=outcome, result=result))
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _spawn(work: Callable[[], None], name: str) -> None:
+    context = contextvars.copy_context()
+    threading.Thread(target=lambda: context.run(work), name=name, daemon=True).start()

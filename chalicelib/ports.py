@@ -1,0 +1,383 @@
+"""What services and engine need from outside, as Protocols: one page, no SDK, no implementation.
+
+Adapters implement these; only `bootstrap` knows which. Every method may be called twice with the same arguments:
+each docstring says what the second call does.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from chalicelib.domain.events import Event, Fact
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import About, Call, Command, Head, Message
+
+# JSON-safe values: what passed the border of `domain.values`. `Any` because mypy has no useful recursive JSON type.
+JSON = Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it; `parameters` is the JSON Schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """One model call. Messages are bodies of spec section 3 with pairing repaired and no empty text part."""
+
+    model: str
+    system: str
+    messages: tuple[Mapping[str, JSON], ...]
+    tools: tuple[ToolSpec, ...]
+    tool_choice: str
+    parallel_tool_calls: bool
+    options: Mapping[str, JSON]
+    deadline_seconds: float
+    call_index: int
+    arguments: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A piece of the answer; bytes are raw UTF-8 that may be cut inside a character."""
+
+    text: str | bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reasoning:
+    """A piece of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallStart:
+    """The model begins to ask for a tool; `ref` names the call inside this answer."""
+
+    ref: str
+    call_id: str | None
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallArgs:
+    """A piece of the JSON text of a call's arguments."""
+
+    ref: str
+    part: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """A reading of tokens: an increment, or a running total of this answer that replaces what came before."""
+
+    mode: Literal["increment", "total"]
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """The provider's finish reason. An answer without one is a truncation."""
+
+    reason: Literal["end", "tool_calls", "length"]
+
+
+Chunk = Text | Reasoning | CallStart | CallArgs | Usage | Stop
+
+
+class Cancel(Protocol):
+    """Tells a model or a tool that its work is no longer wanted."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds`; True as soon as the work is no longer wanted."""
+
+
+class Model(Protocol):
+    """A language model behind any provider. Runs on a worker thread; asking twice bills twice."""
+
+    def stream(self, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
+        """Yield the answer as it comes. Raises ModelError. Ends without `Stop` when the stream was cut."""
+
+
+class Models(Protocol):
+    """Resolves `provider:name`."""
+
+    def resolve(self, name: str) -> Model:
+        """The model of that name. Raises ModelError for an unknown provider."""
+
+
+class Clock(Protocol):
+    """Time from outside. Wall time is for rows and leases, monotonic time for spans inside a process."""
+
+    def now(self) -> int:
+        """Microseconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never goes back."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+
+
+class Ids(Protocol):
+    """Randomness from outside."""
+
+    def token(self) -> str:
+        """100 random bits as 20 characters of a-z and 2-7."""
+
+    def uniform(self) -> float:
+        """A number in [0, 1), for jitter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembered:
+    """What an idempotency key stands for. `command` 0: the request needed no command. Kept for `expires_at` (microseconds)."""
+
+    key: str
+    fingerprint: str
+    token: str
+    command: int
+    nonce: str
+    expires_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """What one batch read of a thread found; what does not exist is absent."""
+
+    head: Head | None = None
+    about: About | None = None
+    commands: Mapping[int, Command] = field(default_factory=dict)
+    messages: Mapping[int, Message] = field(default_factory=dict)
+    calls: Mapping[str, Call] = field(default_factory=dict)
+    remembered: Remembered | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """One conditional transaction on a thread.
+
+    It happens only if the head still is `before` (its `rev`; None: the thread must not exist) and no call id of
+    `new_calls` and no unexpired row of `remember.key` exists. `after.rev` is set by the store.
+    """
+
+    ref: ThreadRef
+    before: Head | None
+    after: Head
+    facts: tuple[Fact, ...] = ()
+    about: About | None = None
+    commands: tuple[Command, ...] = ()
+    messages: tuple[Message, ...] = ()
+    new_calls: tuple[Call, ...] = ()
+    calls: tuple[Call, ...] = ()
+    remember: Remembered | None = None
+    now: int
+    write: str
+    """Identity of this write, unique for ever: kept in its event page, so that a lost answer can be told from a refusal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """The transaction happened, now or when it was sent before."""
+
+    head: Head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """Nothing was written: somebody was faster. `head` is what stands now (None: the thread is gone).
+
+    `remembered` is the row that holds the idempotency key, `taken` the call ids that exist already.
+    """
+
+    head: Head | None
+    remembered: Remembered | None = None
+    taken: frozenset[str] = frozenset()
+
+
+class Store(Protocol):
+    """The table. Reads are strongly consistent unless they say that they go through an index."""
+
+    def open(
+        self,
+        ref: ThreadRef,
+        *,
+        head: bool = True,
+        about: bool = False,
+        commands: Collection[int] = (),
+        messages: Collection[int] = (),
+        calls: Collection[str] = (),
+        key: str | None = None,
+        now: int = 0,
+    ) -> Opened:
+        """Rows of one thread, and the org's idempotency row of `key` if it has not expired at `now`: one batch read."""
+
+    def commit(self, commit: Commit) -> Committed | Moved:
+        """All or nothing. The same commit may be sent again: the second time it answers Committed and changes nothing.
+
+        Raises RetryLater when the outcome stays unknown or in conflict after the store's own patience.
+        """
+
+    def remember(self, org: str, row: Remembered, now: int) -> Remembered:
+        """Keep an idempotency key that needed no other write; answers the row that stands."""
+
+    def take(self, ref: ThreadRef, *, now: int, until: int, nonce: str, takeover: bool) -> tuple[Head | None, bool]:
+        """Take the lease of the run in flight, if there is one and no lease holds it: one conditional update.
+
+        `takeover` also takes a lease that ended without release before `now`, and raises the epoch. The same nonce again
+        answers the same lease. (head as it stands, whether the lease is the caller's).
+        """
+
+    def renew(self, ref: ThreadRef, *, run: int, attempt: int, until: int) -> Head | None:
+        """Move the lease's end and the due time; None when the fencing token is no longer the caller's."""
+
+    def claim(self, ref: ThreadRef, *, rev: int, due_at: int, wake: bool, epoch: bool) -> Head | None:
+        """Move the due time (0: clear it) if the head has not changed; raise wake number and epoch as asked. None: it has."""
+
+    def events(self, ref: ThreadRef, *, after: int, limit: int, max_bytes: int) -> list[Event]:
+        """Events after a number, contiguous from after + 1, at most `limit` and about `max_bytes` of JSON (at least one)."""
+
+    def commands(
+        self, ref: ThreadRef, *, after: int, before: int, limit: int, descending: bool = False
+    ) -> list[Command]:
+        """Commands with after < number < before."""
+
+    def messages(
+        self, ref: ThreadRef, *, after: int, before: int, limit: int, descending: bool = False
+    ) -> list[Message]:
+        """Placed messages with after < place < before, deleted ones included."""
+
+    def newest_threads(self, org: str, *, before: str, limit: int) -> list[tuple[str, ThreadRef]]:
+        """(position, thread) of an org's threads, newest activity first, after a position ("" = from the newest). By index."""
+
+    def due(self, shard: int, *, until: int, limit: int) -> list[ThreadRef]:
+        """Threads of one of the DUE_SHARDS shards whose due time has come, oldest first. By index."""
+
+    def about(self, refs: Collection[ThreadRef]) -> Mapping[ThreadRef, tuple[Head, About]]:
+        """Head and about of up to 50 threads, in one batch read."""
+
+
+DUE_SHARDS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRow:
+    """An API key as stored: only its hash, never the key. `revoked_at` 0: valid."""
+
+    sha256: str
+    key_id: str
+    org: str
+    name: str
+    level: str
+    prefix: str
+    user: str | None
+    created_at: int
+    revoked_at: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """A one-time websocket ticket; `sha256` names it, the ticket itself is never stored."""
+
+    sha256: str
+    org: str
+    key_sha256: str
+    key_id: str
+    level: str
+    user: str | None
+    expires_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """An open websocket and the credential behind it."""
+
+    id: str
+    org: str
+    key_sha256: str
+    opened_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subscriber:
+    """A connection's subscription to a thread. `cursor`: last event posted; `catching_until`: a replay is in the works."""
+
+    connection: str
+    token: str
+    org: str
+    cursor: int
+    catching_until: int
+    key_sha256: str
+    logs: bool = False
+
+
+class Directory(Protocol):
+    """Who may come in and who listens: keys, tickets, connections, subscribers. The lookup rows without an org in the key."""
+
+    def key(self, sha256: str) -> KeyRow | None:
+        """The API key of that hash."""
+
+    def put_key(self, row: KeyRow) -> None:
+        """Store a key; a second put of the same hash changes nothing."""
+
+    def put_ticket(self, ticket: Ticket) -> None:
+        """Store a ticket."""
+
+    def burn_ticket(self, sha256: str) -> Ticket | None:
+        """Take a ticket out of the table: of two callers one gets it. The caller checks its expiry."""
+
+    def connect(self, connection: Connection) -> None:
+        """Remember a connection (rows expire by TTL a day later)."""
+
+    def connection(self, connection_id: str) -> Connection | None:
+        """An open connection."""
+
+    def disconnect(self, connection_id: str) -> None:
+        """Forget a connection and all its subscriptions; twice changes nothing."""
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Put a subscription in place of an earlier one of the same connection to the same thread."""
+
+    def unsubscribe(self, ref: ThreadRef, connection_id: str) -> None:
+        """Remove a subscription; twice changes nothing."""
+
+    def subscribers(self, ref: ThreadRef) -> list[Subscriber]:
+        """All subscriptions of a thread."""
+
+    def move_cursor(self, subscriber: Subscriber, cursor: int, *, live: bool = False) -> bool:
+        """Raise the cursor (it never falls) if the subscription still exists; `live` ends its catching up. False: it is gone."""
+
+
+class Queue(Protocol):
+    """Wake-ups. A wake-up carries ids, never the work; a repeat inside the deduplication window is swallowed."""
+
+    def wake(self, ref: ThreadRef, *, epoch: int, number: int) -> None:
+        """Say that a thread may have work. The same number again is swallowed. Raises RetryLater when it could not be sent."""
+
+
+class Blobs(Protocol):
+    """Objects too large for a row: named by their content, visible only through a fenced row."""
+
+    def put(self, ref: ThreadRef, sha256: str, data: bytes, content_type: str) -> None:
+        """Store; a second put of the same content changes nothing."""
+
+    def get(self, ref: ThreadRef, sha256: str) -> tuple[bytes, str] | None:
+        """The bytes and their content type, or None."""
+
+
+class SocketGone(Exception):
+    """The connection no longer exists (410)."""
+
+
+class Sockets(Protocol):
+    """Push to websocket connections."""
+
+    def post(self, connection: str, frame: bytes) -> None:
+        """Send one frame. Raises SocketGone when the connection is gone, RetryLater on any other failure."""

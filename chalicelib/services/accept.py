@@ -1,0 +1,264 @@
+"""The one door for work (invariant I1): messages and runs become commands in one conditional transaction.
+
+The wake-up follows from the stored row: it is sent at once, and sent again by the sweep until the work is taken. With an
+idempotency key a second call answers the same ids with their present state and changes nothing; without one it is new work.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import queueing, wire
+from chalicelib.domain.commands import (
+    Answer,
+    CreateRun,
+    CreateThread,
+    Delivery,
+    Idempotency,
+    Part,
+    Principal,
+    Say,
+)
+from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueFull, ThreadTerminated
+from chalicelib.domain.events import Fact
+from chalicelib.domain.ids import ThreadRef, numbered
+from chalicelib.domain.model import About, Command, Head
+from chalicelib.domain.queueing import Ask, Draft
+from chalicelib.ports import Commit, Committed, Opened, Remembered, Store
+from chalicelib.services.appending import Appender, alive, known
+
+#: Idempotency keys are kept at least 24 h (spec section 3); a day more covers a client that retries for a day.
+KEPT_MICROS = 48 * 3600 * 1_000_000
+RETRY_AFTER_SECONDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accept:
+    """Accepts new threads, messages and runs."""
+
+    store: Store
+    appender: Appender
+    agents: Collection[str]
+
+    def create_thread(self, p: Principal, ask: CreateThread, idem: Idempotency | None) -> Answer:
+        """A new thread, and its first run if it comes with a message. 201 {thread, message?, command?, run?}."""
+        if ask.agent not in self.agents:
+            raise InvalidRequest.at("agent", f"there is no agent named {ask.agent!r}")
+        ref = ThreadRef(p.org, self.appender.ids.token())
+        if idem is not None and (seen := self._remembered(ref, idem)) is not None:
+            return self._replay(p.org, seen, idem, with_thread=True)
+        about = About(title=ask.title, tags=ask.tags, arguments=ask.arguments, user=ask.user)
+        now = self.appender.clock.now()
+        nonce = self.appender.ids.token()
+        draft = _created(ref, ask, about, now)
+        if ask.message is not None:
+            first = Ask(
+                content=_content(ask.message),
+                metadata=ask.message.metadata,
+                delivery=ask.message.delivery,
+                key=idem.key if idem else None,
+                nonce=nonce,
+            )
+            accepted = queueing.accept(ref, draft.after, first, now)
+            draft = replace(accepted, facts=(*draft.facts, *accepted.facts))
+        result = self.appender.log.commit(
+            Commit(
+                ref=ref,
+                before=None,
+                after=draft.after,
+                facts=draft.facts,
+                about=about,
+                commands=draft.commands,
+                remember=_remember(ref, idem, draft, nonce, now),
+                now=now,
+                write=nonce,
+            )
+        )
+        if isinstance(result, Committed):
+            self.appender.wake(ref, None, result.head)
+            body = {"thread": wire.thread_body(ref, result.head, about)}
+            return Answer(status=201, body=body | _work(ref, result.head, draft))
+        assert idem is not None and result.remembered is not None, "a new thread can only lose to its own key"
+        return self._replay(p.org, result.remembered, idem, with_thread=True)
+
+    def post_message(self, p: Principal, thread_id: str, ask: Say, idem: Idempotency | None) -> Answer:
+        """A user's message. 201 {message, command, run}; run is null while it waits to be taken in."""
+        return self._accept(p, thread_id, idem, content=_content(ask), metadata=ask.metadata, delivery=ask.delivery)
+
+    def create_run(self, p: Principal, thread_id: str, ask: CreateRun, idem: Idempotency | None) -> Answer:
+        """A run with its input as a user's message. 201 {message, command, run}."""
+        return self._accept(
+            p,
+            thread_id,
+            idem,
+            content=ask.content,
+            metadata={},
+            delivery=ask.delivery,
+            parent=ask.parent_run_id,
+            model=ask.model,
+        )
+
+    def continue_thread(self, p: Principal, thread_id: str, idem: Idempotency | None) -> Answer:
+        """The agent goes on with no new message. 201 {command, run}; a thread without a message is refused."""
+
+        def has_message(head: Head) -> None:
+            if head.commands == 0:
+                raise InvalidRequest("There is no message to continue from.")
+
+        return self._accept(p, thread_id, idem, content=None, metadata={}, delivery=Delivery.ENQUEUE, check=has_message)
+
+    def _accept(
+        self,
+        p: Principal,
+        thread_id: str,
+        idem: Idempotency | None,
+        *,
+        content: tuple[Part, ...] | None,
+        metadata: Any,
+        delivery: Delivery,
+        parent: str | None = None,
+        model: str | None = None,
+        check: Callable[[Head], None] = lambda head: None,
+    ) -> Answer:
+        ref = known(p.org, thread_id)
+        parent_number = _number_of(ref, parent)
+        opened = self.store.open(
+            ref,
+            commands=[parent_number] if parent_number else [],
+            key=idem.key if idem else None,
+            now=self.appender.clock.now(),
+        )
+        nonce = self.appender.ids.token()
+        ask = Ask(
+            content=content,
+            metadata=metadata,
+            delivery=delivery,
+            parent=parent_number,
+            model=model,
+            key=idem.key if idem else None,
+            nonce=nonce,
+        )
+        standing, remembered = opened.head, opened.remembered
+        for _ in self.appender.tries():
+            head = alive(standing)
+            if idem is not None and remembered is not None:
+                return self._replay(p.org, remembered, idem)
+            _check_parent(opened, parent_number)
+            _check_open(head)
+            check(head)
+            now = self.appender.clock.now()
+            draft = queueing.accept(ref, head, ask, now)
+            result = self.appender.log.commit(_commit(ref, head, draft, idem, nonce, now))
+            if isinstance(result, Committed):
+                self.appender.wake(ref, head, result.head)
+                return Answer(status=201, body=_work(ref, result.head, draft))
+            standing, remembered = result.head, result.remembered
+        raise AssertionError("tries end with RetryLater")
+
+    def _remembered(self, ref: ThreadRef, idem: Idempotency) -> Remembered | None:
+        return self.store.open(ref, head=False, key=idem.key, now=self.appender.clock.now()).remembered
+
+    def _replay(self, org: str, seen: Remembered, idem: Idempotency, *, with_thread: bool = False) -> Answer:
+        """The first answer's ids with their present state. Raises KeyReused when the request is another one."""
+        if seen.fingerprint != idem.fingerprint:
+            raise KeyReused
+        ref = ThreadRef(org, seen.token)
+        opened = self.store.open(ref, about=with_thread, commands=[seen.command] if seen.command else [])
+        head = alive(opened.head)
+        body: dict[str, Any] = {}
+        if with_thread and opened.about is not None:
+            body["thread"] = wire.thread_body(ref, head, opened.about)
+        if seen.command:
+            body |= present(self.store, ref, head, opened.commands[seen.command])
+        return Answer(status=200, body=body, replayed=True)
+
+
+def present(store: Store, ref: ThreadRef, head: Head, command: Command) -> dict[str, Any]:
+    """A run.create as it stands now: its message, itself, and the run that it started or joined."""
+    run = command
+    if command.run and command.run != command.number:
+        run = store.open(ref, head=False, commands=[command.run]).commands[command.run]
+    message = None
+    if command.place:
+        row = store.open(ref, head=False, messages=[command.place]).messages.get(command.place)
+        message = wire.message_body(ref, row) if row is not None and not row.deleted else None
+    elif command.content is not None:
+        message = wire.pending_body(ref, command)
+    return {
+        "message": message,
+        "command": wire.command_body(ref, command, head),
+        "run": wire.run_body(ref, run, head) if command.run else None,
+    }
+
+
+def _created(ref: ThreadRef, ask: CreateThread, about: About, now: int) -> Draft:
+    head = Head(rev=0, agent=ask.agent, created_at=now, active_at=now, since=now)
+    title = {"title": about.title} if about.title is not None else {}
+    data = {"agent": ask.agent, **title, "arguments": dict(about.arguments)}
+    return Draft(after=head, facts=(Fact(type="thread.created", data=data, at=now),))
+
+
+def _content(say: Say) -> tuple[Part, ...]:
+    return (*say.content, *say.attachments)
+
+
+def _work(ref: ThreadRef, head: Head, draft: Draft) -> dict[str, Any]:
+    """Message, command and run of a command that was just stored."""
+    if not draft.commands:
+        return {}
+    command = draft.commands[0]
+    return {
+        "message": wire.pending_body(ref, command) if command.content is not None else None,
+        "command": wire.command_body(ref, command, head),
+        "run": wire.run_body(ref, command, head) if command.run else None,
+    }
+
+
+def _commit(ref: ThreadRef, head: Head, draft: Draft, idem: Idempotency | None, nonce: str, now: int) -> Commit:
+    return Commit(
+        ref=ref,
+        before=head,
+        after=draft.after,
+        facts=draft.facts,
+        commands=draft.commands,
+        messages=draft.messages,
+        calls=draft.calls,
+        remember=_remember(ref, idem, draft, nonce, now),
+        now=now,
+        write=nonce,
+    )
+
+
+def _remember(ref: ThreadRef, idem: Idempotency | None, draft: Draft, nonce: str, now: int) -> Remembered | None:
+    if idem is None:
+        return None
+    return Remembered(
+        key=idem.key,
+        fingerprint=idem.fingerprint,
+        token=ref.token,
+        command=draft.commands[0].number if draft.commands else 0,
+        nonce=nonce,
+        expires_at=now + KEPT_MICROS,
+    )
+
+
+def _number_of(ref: ThreadRef, run_id: str | None) -> int:
+    """Number of a run of this very thread. Raises NotFound for any other id."""
+    if run_id is None:
+        return 0
+    found = numbered(ref.org, "run", run_id)
+    if found is None or found[0] != ref:
+        raise NotFound("There is no run with that id in this thread.")
+    return found[1]
+
+
+def _check_parent(opened: Opened, number: int) -> None:
+    if number and (number not in opened.commands or not opened.commands[number].is_run):
+        raise NotFound("There is no run with that id in this thread.")
+
+
+def _check_open(head: Head) -> None:
+    if head.terminated_at:
+        raise ThreadTerminated
+    if queueing.is_full(head):
+        raise QueueFull(retry_after_seconds=RETRY_AFTER_SECONDS)

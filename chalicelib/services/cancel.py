@@ -1,0 +1,203 @@
+"""Ending work: `run.cancel` of one run, and `stop` of a thread. A cancel is a durable fact about one run (spec section 7).
+
+A run that some attempt may be working on is asked to end: after the 202 it ends `cancelled`, because its terminal write is
+conditional on no cancel. A run without a live lease is settled by the cancel's own transaction. Asking twice changes nothing.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import queueing, wire
+from chalicelib.domain.commands import Answer, Idempotency, Principal
+from chalicelib.domain.errors import KeyReused, NotFound
+from chalicelib.domain.ids import ThreadRef, numbered
+from chalicelib.domain.model import Command, CommandState, Head, RunStatus
+from chalicelib.domain.queueing import Draft, Ending
+from chalicelib.engine import ending
+from chalicelib.engine.journal import then
+from chalicelib.ports import Commit, Committed, Moved, Remembered, Store
+from chalicelib.services.accept import KEPT_MICROS
+from chalicelib.services.appending import Appender, alive, known
+
+BY_USER = "aborted_by_user"
+#: Commands that one write of `stop?all=true` takes back: row and message each, in a transaction of at most 90 actions.
+WITHDRAWN_A_WRITE = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What a cancel comes to on this head: nothing to write (`draft` None), or a draft and the code to answer."""
+
+    status: int
+    run: int
+    command: int = 0
+    draft: Draft | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancel:
+    """Cancels runs and stops threads."""
+
+    store: Store
+    appender: Appender
+
+    def cancel_run(self, p: Principal, run_id: str, idem: Idempotency | None) -> Answer:
+        """202 {command, run} when the run is asked to end; 200 if it was queued, settled, or asked before."""
+        found = numbered(p.org, "run", run_id)
+        if found is None:
+            raise NotFound
+        ref, number = found
+        return self._end(ref, idem, number=number, everything=False)
+
+    def stop(self, p: Principal, thread_id: str, everything: bool, idem: Idempotency | None) -> Answer:
+        """Cancel the run in flight; `everything` takes back what is queued and pending too. 202, or 200 if nothing ran."""
+        return self._end(known(p.org, thread_id), idem, number=0, everything=everything)
+
+    def _end(self, ref: ThreadRef, idem: Idempotency | None, *, number: int, everything: bool) -> Answer:
+        nonce = self.appender.ids.token()
+        for _ in self.appender.tries():
+            now = self.appender.clock.now()
+            opened = self.store.open(ref, commands=[number] if number else [], key=idem.key if idem else None, now=now)
+            head = alive(opened.head)
+            if number and (number not in opened.commands or not opened.commands[number].is_run):
+                raise NotFound
+            if idem is not None and opened.remembered is not None:
+                return self._replay(ref, head, opened.remembered, idem)
+            if everything:
+                head = self._withdraw_surplus(ref, head)
+            plan = self._plan(ref, head, number or head.run, everything=everything, nonce=nonce, now=now)
+            after = self._write(ref, head, plan, idem, nonce, now)
+            if after is not None:
+                return self._answer(ref, after, plan)
+        raise AssertionError("tries end with RetryLater")
+
+    def _plan(self, ref: ThreadRef, head: Head, number: int, *, everything: bool, nonce: str, now: int) -> _Plan:
+        taken_back = self._withdrawal(ref, head, now) if everything else Draft(after=head)
+        changed = taken_back if taken_back.commands else None
+        if not number:
+            return _Plan(status=200, run=0, draft=changed)
+        run = self.store.open(ref, head=False, commands=[number]).commands[number]
+        if run.status.ended:
+            return _Plan(status=200, run=number, draft=changed)
+        if head.run == number and head.cancel:
+            return _Plan(status=200, run=number, command=head.cancel, draft=changed)
+        asked = _asked(taken_back.after, run, nonce, now)
+        noted = replace(
+            taken_back,
+            after=replace(taken_back.after, commands=asked.number),
+            commands=(*taken_back.commands, asked),
+        )
+        if head.run != number:
+            settled = then(noted, lambda at: self._end_queued(ref, at, run, now))
+            return _Plan(status=200, run=number, command=asked.number, draft=settled)
+        if head.leased(now):
+            asking = then(noted, lambda at: Draft(after=queueing.ask_cancel(at, asked.number, now)))
+            return _Plan(status=202, run=number, command=asked.number, draft=asking)
+        how = Ending(status=RunStatus.CANCELLED, reason=BY_USER)
+        lost = then(noted, lambda at: ending.end_lost_run(self.store, ref, at, how, now=now))
+        status = 202 if head.run_started_at else 200
+        return _Plan(status=status, run=number, command=asked.number, draft=lost)
+
+    def _end_queued(self, ref: ThreadRef, head: Head, run: Command, now: int) -> Draft:
+        first = head.first_queued
+        if first == run.number:
+            first = ending.next_queued(self.store, ref, head, after=run.number) if head.queued > 1 else 0
+        return queueing.end_queued(ref, head, run, reason=BY_USER, first_queued=first, now=now)
+
+    def _withdrawal(self, ref: ThreadRef, head: Head, now: int) -> Draft:
+        rows = self._waiting(ref, head)[:WITHDRAWN_A_WRITE]
+        return queueing.withdraw_all(ref, head, tuple(rows), reason=BY_USER, now=now)
+
+    def _waiting(self, ref: ThreadRef, head: Head) -> list[Command]:
+        """Queued runs and pending joins, oldest first; never the run in flight."""
+        low = min((n for n in (head.first_queued, head.first_pending) if n), default=0)
+        if not low:
+            return []
+        return [
+            row
+            for row in ending.commands_between(self.store, ref, low, head.commands)
+            if row.state is CommandState.QUEUED and row.kind == "run.create" and row.number != head.run
+        ]
+
+    def _withdraw_surplus(self, ref: ThreadRef, head: Head) -> Head:
+        """A queue longer than one write takes back is shortened from its end first, so that nothing of it starts."""
+        while len(waiting := self._waiting(ref, head)) > WITHDRAWN_A_WRITE:
+            now = self.appender.clock.now()
+            last = tuple(waiting[-WITHDRAWN_A_WRITE:])
+            draft = queueing.withdraw_all(ref, head, last, reason=BY_USER, now=now)
+            result = self._commit(ref, head, draft, None, self.appender.ids.token(), now)
+            head = alive(result.head)
+        return head
+
+    def _write(
+        self, ref: ThreadRef, head: Head, plan: _Plan, idem: Idempotency | None, nonce: str, now: int
+    ) -> Head | None:
+        """Make the plan true and keep the key; None when somebody was faster."""
+        keep = None
+        if idem is not None:
+            keep = Remembered(
+                key=idem.key,
+                fingerprint=idem.fingerprint,
+                token=ref.token,
+                command=plan.command,
+                nonce=nonce,
+                expires_at=now + KEPT_MICROS,
+            )
+        if plan.draft is None:
+            if keep is not None and self.store.remember(ref.org, keep, now).nonce != nonce:
+                return None
+            return head
+        result = self._commit(ref, head, plan.draft, keep, nonce, now)
+        if isinstance(result, Moved):
+            return None
+        self.appender.wake(ref, head, result.head)
+        return result.head
+
+    def _commit(
+        self, ref: ThreadRef, head: Head, draft: Draft, keep: Remembered | None, write: str, now: int
+    ) -> Committed | Moved:
+        return self.appender.log.commit(
+            Commit(
+                ref=ref,
+                before=head,
+                after=draft.after,
+                facts=draft.facts,
+                commands=draft.commands,
+                messages=draft.messages,
+                calls=draft.calls,
+                remember=keep,
+                now=now,
+                write=write,
+            )
+        )
+
+    def _replay(self, ref: ThreadRef, head: Head, seen: Remembered, idem: Idempotency) -> Answer:
+        if seen.fingerprint != idem.fingerprint or seen.token != ref.token:
+            raise KeyReused
+        run = self._command(ref, seen.command).run if seen.command else 0
+        answer = self._answer(ref, head, _Plan(status=200, run=run, command=seen.command))
+        return replace(answer, replayed=True)
+
+    def _answer(self, ref: ThreadRef, head: Head, plan: _Plan) -> Answer:
+        body: dict[str, Any] = {"command": None, "run": None}
+        if plan.command:
+            body["command"] = wire.command_body(ref, self._command(ref, plan.command), head)
+        if plan.run:
+            body["run"] = wire.run_body(ref, self._command(ref, plan.run), head)
+        return Answer(status=plan.status, body=body)
+
+    def _command(self, ref: ThreadRef, number: int) -> Command:
+        return self.store.open(ref, head=False, commands=[number]).commands[number]
+
+
+def _asked(head: Head, run: Command, nonce: str, now: int) -> Command:
+    """The run.cancel command."""
+    return Command(
+        number=head.commands + 1,
+        kind="run.cancel",
+        state=CommandState.STARTED,
+        delivery="",
+        created_at=now,
+        nonce=nonce,
+        run=run.number,
+    )

@@ -1,0 +1,143 @@
+"""Later edits by people: title and tags of a thread, content and metadata of a message, removal. They never touch a run.
+
+The old text of a message stays in the log until retention. An edit that is sent twice is told twice and changes the row
+once; removing what is gone answers NotFound.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import wire
+from chalicelib.domain.commands import PatchMessage, PatchThread, Principal
+from chalicelib.domain.errors import NotFound, ThreadBusy
+from chalicelib.domain.events import Fact
+from chalicelib.domain.ids import MessageTag, ThreadRef, message_tag
+from chalicelib.domain.model import About, Head, Message, Role
+from chalicelib.domain.queueing import Draft
+from chalicelib.engine.journal import commit_of
+from chalicelib.ports import Committed, Opened, Store
+from chalicelib.services.appending import Appender, alive, known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """Edits threads and messages."""
+
+    store: Store
+    appender: Appender
+
+    def patch_thread(self, p: Principal, thread_id: str, ask: PatchThread) -> dict[str, Any]:
+        """New title and tags; answers the thread."""
+        ref = known(p.org, thread_id)
+        for _ in self.appender.tries():
+            opened = self.store.open(ref, about=True)
+            head, about = alive(opened.head), _patched(opened, ask)
+            told: dict[str, Any] = {} if ask.title is None else {"title": about.title}
+            told |= {} if ask.tags is None else {"tags": list(about.tags)}
+            now = self.appender.clock.now()
+            draft = Draft(after=head, facts=(Fact(type="thread.updated", data=told, at=now),))
+            commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
+            result = self.appender.log.commit(replace(commit, about=about))
+            if isinstance(result, Committed):
+                return wire.thread_body(ref, result.head, about)
+        raise AssertionError("tries end with RetryLater")
+
+    def patch_message(self, p: Principal, thread_id: str, message_id: str, ask: PatchMessage) -> dict[str, Any]:
+        """New content and metadata; answers the message. Raises ThreadBusy while it is pending or in flight."""
+        ref = known(p.org, thread_id)
+        changed: list[Message] = []
+
+        def decide(head: Head, row: Message, now: int) -> Draft:
+            new = replace(
+                row,
+                content=row.content if ask.content is None else ask.content,
+                metadata=row.metadata if ask.metadata is None else ask.metadata,
+                updated_at=now,
+            )
+            changed[:] = [new]
+            data = {"message": wire.message_body(ref, new)}
+            return Draft(after=head, facts=(Fact(type="message.updated", data=data, at=now),), messages=(new,))
+
+        self._edit(ref, message_id, decide)
+        return wire.message_body(ref, changed[0])
+
+    def delete_message(self, p: Principal, thread_id: str, message_id: str) -> None:
+        """Take a message out of the conversation; one with calls takes their results along."""
+        ref = known(p.org, thread_id)
+
+        def decide(head: Head, row: Message, now: int) -> Draft:
+            rows = [row, *self._results_of(ref, head, row)]
+            gone = tuple(replace(r, deleted=True, content=(), metadata={}) for r in rows)
+            facts = tuple(Fact(type="message.deleted", data={"message_id": r.id}, at=now) for r in rows)
+            return Draft(after=head, facts=facts, messages=gone)
+
+        self._edit(ref, message_id, decide)
+
+    def _edit(self, ref: ThreadRef, message_id: str, decide: Callable[[Head, Message, int], Draft]) -> None:
+        tag = message_tag(ref, message_id)
+        for _ in self.appender.tries():
+            head = alive(self.store.open(ref).head)
+            if tag is None:
+                raise NotFound
+            row = self._find(ref, head, tag, message_id)
+            now = self.appender.clock.now()
+            draft = decide(head, row, now)
+            commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
+            if isinstance(self.appender.log.commit(commit), Committed):
+                return
+
+    def _find(self, ref: ThreadRef, head: Head, tag: MessageTag, message_id: str) -> Message:
+        row = self._of_command(ref, tag.command) if tag.command else self._of_run(ref, head, tag, message_id)
+        if row is None or row.deleted:
+            raise NotFound
+        if row.run and row.run == head.run:
+            raise ThreadBusy("The run that this message belongs to is still in flight.")
+        return row
+
+    def _of_command(self, ref: ThreadRef, number: int) -> Message | None:
+        command = self.store.open(ref, head=False, commands=[number]).commands.get(number)
+        if command is None or (command.content is None and not command.place):
+            return None
+        if not command.place:
+            raise ThreadBusy("The message is still pending.")
+        return self.store.open(ref, head=False, messages=[command.place]).messages.get(command.place)
+
+    def _of_run(self, ref: ThreadRef, head: Head, tag: MessageTag, message_id: str) -> Message | None:
+        if tag.run == head.run:
+            if tag.step <= head.run_steps + 1:
+                raise ThreadBusy("The run that this message belongs to is still in flight.")
+            return None
+        run = self.store.open(ref, head=False, commands=[tag.run]).commands.get(tag.run)
+        if run is None or not run.first:
+            return None
+        after = run.first - 1
+        while rows := self.store.messages(ref, after=after, before=run.last + 1, limit=100):
+            for row in rows:
+                if row.id == message_id:
+                    return row
+            after = rows[-1].place
+        return None
+
+    def _results_of(self, ref: ThreadRef, head: Head, row: Message) -> list[Message]:
+        """The message with the results of this one's calls."""
+        calls = {part["call_id"] for part in row.content if part["type"] == "tool_call"}
+        if not calls:
+            return []
+        behind = self.store.messages(ref, after=row.place, before=head.messages + 1, limit=10)
+        return [m for m in behind if m.role is Role.TOOL and not m.deleted and _answers(m, calls)]
+
+
+def _answers(message: Message, calls: set[str]) -> bool:
+    return any(part.get("call_id") in calls for part in message.content)
+
+
+def _patched(opened: Opened, ask: PatchThread) -> About:
+    if opened.about is None:
+        raise NotFound
+    about = opened.about
+    return replace(
+        about,
+        title=about.title if ask.title is None else ask.title,
+        tags=about.tags if ask.tags is None else ask.tags,
+    )

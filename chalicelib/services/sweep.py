@@ -1,0 +1,78 @@
+"""The sweep: whatever is due is looked at and woken, settled, or put off. It makes every promise of "later" come true.
+
+Due is a time on the head, set when work is accepted and cleared only by work being done. The index that finds it may be
+stale, so each head is read again and claimed by a condition: two sweeps at once wake a thread once.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import Head, RunStatus
+from chalicelib.domain.queueing import CANCEL_GRACE, WAKE_GRACE, Ending
+from chalicelib.engine import ending
+from chalicelib.engine.journal import commit_of
+from chalicelib.ports import DUE_SHARDS, Committed, Store
+from chalicelib.services.appending import Appender
+from chalicelib.services.cancel import BY_USER
+
+log = logging.getLogger(__name__)
+
+#: Threads of one shard that one sweep looks at; more wait for the next.
+THREADS_A_SHARD = 100
+#: A thread that stalls is woken at growing distances, at most this far apart (microseconds).
+LONGEST_BACKOFF = 60_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Looks at due threads."""
+
+    store: Store
+    appender: Appender
+
+    def run(self) -> int:
+        """Look at everything that is due; answers how many threads were. A second run finds less, and wakes none twice."""
+        now = self.appender.clock.now()
+        looked = 0
+        for shard in range(DUE_SHARDS):
+            for ref in self.store.due(shard, until=now, limit=THREADS_A_SHARD):
+                self._look(ref)
+                looked += 1
+        return looked
+
+    def _look(self, ref: ThreadRef) -> None:
+        now = self.appender.clock.now()
+        head = self.store.open(ref).head
+        if head is None or not head.due_at or head.due_at > now:
+            return
+        if head.deleted_at or not head.run:
+            self.store.claim(ref, rev=head.rev, due_at=0, wake=False, epoch=False)
+        elif head.cancel and (not head.leased(now) or head.cancel_at + CANCEL_GRACE <= now):
+            self._settle(ref, head, now)
+        elif head.leased(now):
+            self.store.claim(ref, rev=head.rev, due_at=_end_of_patience(head), wake=False, epoch=False)
+        else:
+            self._wake(ref, head, now)
+
+    def _wake(self, ref: ThreadRef, head: Head, now: int) -> None:
+        """Nobody works on the run: name a new wake-up and send it. A dead runner's message holds its old group: new epoch."""
+        backoff = min(LONGEST_BACKOFF, WAKE_GRACE * 2 ** min(head.stalls, 6))
+        claimed = self.store.claim(ref, rev=head.rev, due_at=now + backoff, wake=True, epoch=head.lease_until > 0)
+        if claimed is not None:
+            log.info("woken", extra={"action": "woken", "thread_id": ref.id, "run_id": ref.run(head.run)})
+            self.appender.wake(ref, None, claimed)
+
+    def _settle(self, ref: ThreadRef, head: Head, now: int) -> None:
+        """A cancelled run whose attempt is gone or does not listen: its lease is broken and the run ends here."""
+        how = Ending(status=RunStatus.CANCELLED, reason=BY_USER)
+        draft = ending.end_lost_run(self.store, ref, head, how, now=now)
+        commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
+        result = self.appender.log.commit(commit)
+        if isinstance(result, Committed):
+            self.appender.wake(ref, head, result.head)
+
+
+def _end_of_patience(head: Head) -> int:
+    """When to look again at a run whose attempt seems alive."""
+    return min(head.lease_until, head.cancel_at + CANCEL_GRACE) if head.cancel else head.lease_until

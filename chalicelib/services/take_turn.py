@@ -1,0 +1,144 @@
+"""A wake-up becomes a turn: take the lease, play, release, and look once more (I8). A wake-up carries ids, never work.
+
+A second wake-up for a thread whose attempt is alive ends at once and quietly: that attempt looks once more after its
+release. A wake-up for a thread without work does nothing. So wake-ups may come as often as they like.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.domain.errors import LeaseLost, RetryLater
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import Head, Tokens
+from chalicelib.engine import context
+from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.attempt import LEASE_SECONDS, MICROS, RESERVE_SECONDS, Attempt
+from chalicelib.engine.journal import Journal
+from chalicelib.engine.turn import Result, Turn
+from chalicelib.engine.workers import Workers
+from chalicelib.ports import Models, Store
+from chalicelib.services.appending import Appender
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeTurn:
+    """Plays turns. `default_model` is for agents that name none."""
+
+    store: Store
+    appender: Appender
+    models: Models
+    agents: Mapping[str, Agent]
+    price: Callable[[str, Tokens], int | None]
+    default_model: str
+    version: str
+
+    def run(self, ref: ThreadRef, remaining: Callable[[], float]) -> None:
+        """Work on a thread until it has no more work or the invocation's time is over. Raises RetryLater."""
+        head = self._take(ref)
+        while head is not None:
+            result = self._play(ref, *head, remaining)
+            if result is Result.HANDED_OVER:
+                self._send_on(ref)
+                return
+            head = self._look_again(ref, remaining)
+
+    def _take(self, ref: ThreadRef) -> tuple[Head, bool] | None:
+        """The lease of the run in flight, and whether its last attempt died with it; None if there is nothing to take."""
+        clock, ids = self.appender.clock, self.appender.ids
+        now = clock.now()
+        until, nonce = now + int(LEASE_SECONDS * MICROS), ids.token()
+        head, mine = self.store.take(ref, now=now, until=until, nonce=nonce, takeover=False)
+        if mine and head is not None:
+            return head, False
+        if head is None or not head.run or not head.lease_until or head.leased(now):
+            return None
+        head, mine = self.store.take(ref, now=now, until=until, nonce=nonce, takeover=True)
+        return (head, True) if mine and head is not None else None
+
+    def _look_again(self, ref: ThreadRef, remaining: Callable[[], float]) -> tuple[Head, bool] | None:
+        """After every release: is there work that came while the lease was ours? (design section 4.5)"""
+        head = self.store.open(ref).head
+        if head is None or not head.run or head.leased(self.appender.clock.now()):
+            return None
+        if remaining() < RESERVE_SECONDS * 2:
+            self.appender.wake(ref, None, head)
+            return None
+        return self._take(ref)
+
+    def _play(self, ref: ThreadRef, head: Head, recovered: bool, remaining: Callable[[], float]) -> Result:
+        turn, fault = self._turn(ref, head, recovered, remaining)
+        log.info(
+            "attempt",
+            extra={"action": "attempt", "thread_id": ref.id, "run_id": ref.run(head.run), "attempt": head.run_attempt},
+        )
+        try:
+            return turn.fail(fault) if fault else turn.play()
+        except LeaseLost:
+            log.info("lease lost", extra={"action": "lease_lost", "thread_id": ref.id, "run_id": ref.run(head.run)})
+            return Result.ENDED
+        except RetryLater:
+            raise
+        except Exception as error:
+            log.exception("turn failed", extra={"action": "turn_failed", "thread_id": ref.id})
+            return self._give_up(turn, error)
+
+    def _give_up(self, turn: Turn, error: Exception) -> Result:
+        """A fault of ours ends the run in words instead of trying it for ever."""
+        try:
+            return turn.fail(f"The runtime met an unexpected fault: {type(error).__name__}.")
+        except LeaseLost:
+            return Result.ENDED
+
+    def _turn(
+        self, ref: ThreadRef, head: Head, recovered: bool, remaining: Callable[[], float]
+    ) -> tuple[Turn, str | None]:
+        """The turn of a lease, and why it cannot be played if the agent's own definition does not fit this thread."""
+        places = context.window_places(head)
+        opened = self.store.open(ref, head=False, about=True, commands=[head.run], messages=places)
+        about, command = opened.about, opened.commands[head.run]
+        assert about is not None, "a thread is created with its about row"
+        agent = self.agents.get(head.agent) or _missing(head.agent)
+        arguments = dict(about.arguments)
+        tools, fault = _tools(agent, arguments)
+        attempt = Attempt(
+            ref=ref,
+            journal=Journal(log=self.appender.log, clock=self.appender.clock, ref=ref, head=head),
+            workers=Workers(),
+            store=self.store,
+            clock=self.appender.clock,
+            models=self.models,
+            price=self.price,
+            remaining=remaining,
+            agent=agent,
+            model=command.model or agent.model or self.default_model,
+            version=self.version,
+            command=command,
+            window=[opened.messages[place] for place in places if place in opened.messages],
+            arguments=arguments,
+            tools=tools,
+            watched_at=self.appender.clock.monotonic(),
+        )
+        return Turn(attempt=attempt, recovered=recovered), fault
+
+    def _send_on(self, ref: ThreadRef) -> None:
+        """The wake-up that a hand-over has named."""
+        head = self.store.open(ref).head
+        if head is not None and head.run:
+            self.appender.wake(ref, None, head)
+
+
+def _tools(agent: Agent, arguments: Mapping[str, Any]) -> tuple[dict[str, Tool], str | None]:
+    try:
+        return {tool.name: tool for tool in agent.tools_for(arguments)}, None
+    except Exception as error:  # tools that depend on arguments are the author's code: their fault is the run's failure
+        log.exception("tools failed", extra={"action": "tools_failed", "agent": agent.name})
+        return {}, f"The tools of agent {agent.name} could not be made: {error}"
+
+
+def _missing(name: str) -> Agent:
+    """The agent was removed from the code: the run fails with a sentence, the thread stays readable."""
+    return Agent(name=name, description="This agent no longer exists.", model="missing:agent")
