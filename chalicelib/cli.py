@@ -81,7 +81,9 @@ def _report(error: TurnlogError) -> int:
     screen.talk(f"error: {error}", fg="red")
     if isinstance(error, ProblemError):
         for fault in error.errors:
-            screen.talk(f"  {fault.get('path')}: {fault.get('message')}" if isinstance(fault, dict) else f"  {fault}")
+            where = f"{fault.get('path')}: {fault.get('message')}" if isinstance(fault, dict) else str(fault)
+            if where not in error.detail:
+                screen.talk(f"  {where}")
         if error.request_id:
             screen.talk(f"  request id {error.request_id}", dim=True)
     for kind, remedy in REMEDIES:
@@ -228,15 +230,12 @@ def tail(ctx: click.Context, thread: str, after: int, follow: bool, as_json: boo
 @_shared
 def runs(thread: str, as_json: bool, url: str | None) -> None:
     """List the runs of THREAD."""
-    screen, last = Screen(as_json=as_json), None
+    screen, cancels = Screen(as_json=as_json), []
     with Turnlog(url) as turnlog:
         for run in turnlog.runs(thread):
             screen.row(run) if as_json else screen.line(*run_line(run))
-            last = run
-    if last is None:
-        screen.hint(f"turnlog say {thread} 'Hello'")
-    else:
-        screen.hint(f"turnlog tail {thread}", f"turnlog cancel {last['id']}")
+            cancels += [f"turnlog cancel {run['id']}"] if run["status"] in ("queued", "running", "waiting") else []
+    screen.hint(*cancels[:1], f"turnlog tail {thread}", f"turnlog say {thread} 'Hello'")
 
 
 @main.command()

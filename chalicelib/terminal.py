@@ -194,7 +194,7 @@ class Answer:
         self._reasoning = reasoning
         self._shown: dict[str, str] = {}  # message id -> what was shown of it
         self._calls: dict[str, Mapping[str, Any]] = {}
-        self._started_at: int | None = None
+        self._began_at: int | None = None  # the earliest instant of the run's work
         self._input = self._output = 0
 
     def show(self, event: Event) -> None:
@@ -213,6 +213,8 @@ class Answer:
             "question.requested": self._asks,
             "approval.requested": self._asks,
         }
+        if event.type != "run.queued":
+            self._began_at = min(event.ts, self._began_at or event.ts)
         if event.type in shows:
             shows[event.type](event)
         elif event.ends_run:
@@ -260,7 +262,6 @@ class Answer:
         self._output += int(event.data.get("output_tokens") or 0)
 
     def _started(self, event: Event) -> None:
-        self._started_at = event.ts
         self._screen.passing(f"{event.data.get('agent')} is working …")
 
     def _reconciling(self, event: Event) -> None:
@@ -282,7 +283,7 @@ class Answer:
         usage = data.get("usage") or {"input_tokens": self._input, "output_tokens": self._output}
         parts = [f"{status} ({data.get('reason')})", f"{tokens(usage)} tokens"]
         parts += [money(data.get("cost_usd"))] if "cost_usd" in data else []
-        parts += [f"{(event.ts - self._started_at) / 1e6:.1f} s"] if self._started_at else []
+        parts += [f"{(event.ts - (self._began_at or event.ts)) / 1e6:.1f} s"]
         self._screen.talk(" · ".join(parts), **COLOURS[status])
         error = data.get("error")
         if isinstance(error, dict):

@@ -43,12 +43,8 @@ class Plan:
     first: int
     """Number of its first event."""
 
-    @property
-    def token(self) -> str:
-        """Names this payload to DynamoDB: another head to replace makes it another transaction."""
-        before = self.commit.before
-        named = f"{self.commit.write}/{before.rev if before else 0}"
-        return sha256(named.encode()).hexdigest()[:TOKEN_CHARACTERS]
+    token: str
+    """Names write and payload to DynamoDB, which refuses a token that comes back with another payload."""
 
 
 def plan(commit: Commit, table: str) -> Plan:
@@ -75,8 +71,14 @@ def plan(commit: Commit, table: str) -> Plan:
         *({"Update": request} for request in _changes(commit, table)),
     ]
     _measure(actions)
+    named = sha256(repr((commit.write, actions)).encode()).hexdigest()
     return Plan(
-        commit=commit, head=head, actions=tuple(actions), page=page_keys[0] if page_keys else None, first=seq + 1
+        commit=commit,
+        head=head,
+        actions=tuple(actions),
+        page=page_keys[0] if page_keys else None,
+        first=seq + 1,
+        token=named[:TOKEN_CHARACTERS],
     )
 
 

@@ -97,12 +97,14 @@ class TableStore:
         return head, mine
 
     def renew(self, ref: ThreadRef, *, run: int, attempt: int, until: int) -> Head | None:
-        """See the port."""
-        fence = (Test("run", "=", number(run)), Test("att", "=", number(attempt)), Test("lu", "exists"))
+        """See the port. An end that is reached already is answered and not written again, so that `rev` rises once."""
+        fence = (Test("run", "=", number(run)), Test("att", "=", number(attempt)), Test("lu", "<", number(until)))
         try:
             return self._move(ref, *fence, put=_lease(ref, until), add={"rev": 1})
-        except Refused:
-            return None
+        except Refused as refused:
+            head = rows.head_of(refused.item) if refused.item else None
+            held = head and (head.run, head.run_attempt) == (run, attempt) and head.lease_until >= until
+            return head if held else None
 
     def claim(self, ref: ThreadRef, *, rev: int, due_at: int, wake: bool, epoch: bool) -> Head | None:
         """See the port. After a lost answer it says None although it may have happened; the due time brings it back."""
@@ -208,6 +210,8 @@ class TableStore:
     ) -> Iterator[Item]:
         """Rows first..last of a family. Numbers have no holes: the first one that is missing is not there yet."""
         last = min(last, keys.HIGHEST)
+        if first > last:
+            return
         for block in keys.blocks(first, last, family.size, descending=descending):
             low, high = max(first, block * family.size + 1), min(last, (block + 1) * family.size)
             between = SORT.between(keys.padded(low), keys.padded(high))

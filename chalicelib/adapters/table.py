@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 1
 READ_SECONDS = 3
-SDK_ATTEMPTS = 3  # botocore's standard mode, its default
+SDK_ATTEMPTS = 1  # `Patience` alone repeats: botocore would sleep for seconds between tries, and hide them
 POOL = 64  # connections; a local process serves many requests at once
 PATIENCE = 5.0  # seconds (design section 4.2)
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds, doubled from one to the other, each with full jitter

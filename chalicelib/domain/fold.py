@@ -128,8 +128,6 @@ class Fold:
 
     def _opened(self, event: Mapping[str, Any]) -> Body:
         """The event's data with references to object storage replaced by what they stand for."""
-        if event["type"] == "artifact.created":
-            return dict(event["data"])  # its `ref` is the fact itself
         data = {name: self._resolved(value) for name, value in self._resolved(event["data"]).items()}
         if isinstance(data.get("message"), dict):
             data["message"] = {name: self._resolved(value) for name, value in data["message"].items()}

@@ -28,7 +28,7 @@ def repair(messages: Sequence[Body]) -> tuple[Body, ...]:
     called: set[str] = set()
     repaired: list[Body] = []
     for place, message in enumerate(messages):
-        if message["role"] == Role.TOOL:
+        if _is(message, Role.TOOL):
             continue
         kept = _cleaned(message, called)
         if kept is None:
@@ -42,21 +42,33 @@ def repair(messages: Sequence[Body]) -> tuple[Body, ...]:
 
 
 def window(messages: Sequence[Body], max_messages: int, max_bytes: int) -> tuple[Body, ...]:
-    """The newest messages that fit, at least one, from a user's message on if there is one among them.
+    """The newest messages that fit, from a user's message on if there is one among them; never results without calls.
 
-    A turn longer than the window keeps the user's message that it answers, if that fits, and its newest messages.
-    To be repaired afterwards: a window may begin behind a call.
+    A turn longer than the window keeps the user's message that it answers, if that fits, and its newest messages. The
+    newest message is always kept, with its calls if it holds results, even if it is larger than the window. What is
+    well paired stays so, and what is not can be repaired before or after.
     """
     sizes = [size(message) for message in messages]
     first = _first_fitting(sizes, max_messages, max_bytes)
-    asked = next((n for n in range(first, len(messages)) if _is_user(messages[n])), None)
+    asked = next((n for n in range(first, len(messages)) if _is(messages[n], Role.USER)), None)
     if asked is not None:
         return tuple(messages[asked:])
-    asked = next((n for n in range(first - 1, -1, -1) if _is_user(messages[n])), None)
-    if asked is None or max_messages < 2 or sizes[asked] + sizes[-1] > max_bytes:
-        return tuple(messages[first:])
-    first = asked + 1 + _first_fitting(sizes[asked + 1 :], max_messages - 1, max_bytes - sizes[asked])
-    return (messages[asked], *messages[first:])
+    asked = next((n for n in range(first - 1, -1, -1) if _is(messages[n], Role.USER)), None)
+    if asked is not None:
+        rest = asked + 1
+        near = rest + _first_fitting(sizes[rest:], max(max_messages - 1, 1), max_bytes - sizes[asked])
+        near = max(rest, _behind_results(messages, near))
+        if len(messages) - near < max_messages and sizes[asked] + sum(sizes[near:]) <= max_bytes:
+            return (messages[asked], *messages[near:])
+    return tuple(messages[_behind_results(messages, first) :])
+
+
+def _behind_results(messages: Sequence[Body], first: int) -> int:
+    """Where to begin so that no results stand first: behind them, or with their calls if nothing follows."""
+    if first == len(messages):
+        return first
+    behind = (n for n in range(first, len(messages)) if not _is(messages[n], Role.TOOL))
+    return next(behind, max(first - 1, 0))
 
 
 #: call id -> (place of its message, message, part) of each result, in order.
@@ -119,8 +131,8 @@ def _parts(message: Body, kind: str) -> Iterator[Body]:
     return (part for part in message["content"] if part["type"] == kind)
 
 
-def _is_user(message: Body) -> bool:
-    return bool(message["role"] == Role.USER)
+def _is(message: Body, role: Role) -> bool:
+    return bool(message["role"] == role)
 
 
 def _first_fitting(sizes: Sequence[int], max_messages: int, max_bytes: int) -> int:

@@ -108,7 +108,7 @@ class Workers:
             error = failure
         except Exception as failure:  # a provider's bug is this call's failure, not the runner's
             log.exception("model raised")
-            error = ModelError(None, f"{type(failure).__name__}: {values.safe(str(failure))}", retryable=False)
+            error = ModelError(None, str(values.safe(failure)), retryable=False)
         self.inbox.put(Silent(call=call, error=error))
 
     def _call(self, tool: Tool, state: ThreadState, call_id: str, arguments: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ class Workers:
                 value = asyncio.run(_awaited(value))
             outcome, result = Outcome.OK, values.safe(value)
         except ToolFailure as failure:
-            outcome, result = Outcome.ERROR, values.safe(str(failure))
+            outcome, result = Outcome.ERROR, values.safe(failure.args[0] if failure.args else "The tool failed.")
         except Exception as failure:  # a tool that raises is a result, not a failed run (spec section 7)
             outcome, result = Outcome.ERROR, values.safe(failure)
         self.inbox.put(Returned(call_id=call_id, outcome=outcome, result=result))

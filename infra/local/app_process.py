@@ -31,7 +31,8 @@ def main(plan: dict[str, Any]) -> int:
 
 def listen(port: int) -> socket.socket:
     """A listening loopback socket. Raises OSError when the port is taken."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With its protocol named, asyncio sets TCP_NODELAY on what it accepts; without, each answer is 40 ms late.
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of a killed process may still be closing
     try:
         made.bind(("127.0.0.1", port))

@@ -9,6 +9,7 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event as Flag
@@ -16,8 +17,6 @@ from threading import Lock, Thread
 from time import monotonic, time_ns
 from typing import Any, Self
 from urllib.parse import unquote
-
-import boto3
 
 from chalicelib.adapters import keys
 from chalicelib.adapters.clients import Clients
@@ -43,6 +42,11 @@ EVENTS = Path(__file__).resolve().parents[2] / "events"
 SOCKET_URL = "ws://127.0.0.1:8000/ws"
 STALL = 0  # an answer that does not come
 SECOND = 1_000_000
+
+
+def new_id() -> str:
+    """A connection's id, as odd as the gateway makes them."""
+    return f"{uuid.uuid4().hex[:12]}="
 
 
 def raw(name: str) -> dict[str, Any]:
@@ -174,6 +178,7 @@ class Reader:
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     cursor: int = 0
     repeats: int = 0
+    frames_before: int = 0
     _parts: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
 
     def take(self, frames: Iterable[bytes]) -> None:
@@ -228,6 +233,25 @@ def page_of(pk: str, sk: str) -> tuple[ThreadRef, int] | None:
     return ThreadRef(rest[0], rest[1]), int(sk)
 
 
+class _Shared:
+    """What is slow to make and what all tests of a process can share: orgs, threads and connections are each test's own."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.clock = MovableClock()
+        self.clients = Clients()
+        self.table = connect("socket-house", clock=self.clock, ids=SystemIds(), endpoint=endpoint)
+        self.requests: list[str] = []
+        schema: dict[str, Any] = keys.SCHEMA
+        self.table.client.create_table(TableName=self.table.name, BillingMode="PAY_PER_REQUEST", **schema)
+        self.table.client.meta.events.register("before-call.dynamodb", self._count)
+
+    def _count(self, model: Any, **_: Any) -> None:
+        self.requests.append(model.name)
+
+
+_shared = cache(_Shared)
+
+
 class SocketHouse:
     """The house as these doors see it. `store`, `directory` and `sockets` may be wrapped by a test."""
 
@@ -237,19 +261,15 @@ class SocketHouse:
         gateway: Gateway,
         *,
         wrap: Callable[[Any], Any] = lambda adapter: adapter,
-        table: str | None = None,
         allowed_origins: tuple[str, ...] = (),
-        clock: MovableClock | None = None,
     ) -> None:
-        self.endpoint, self.gateway = endpoint, gateway
-        self.clock, self.ids = clock or MovableClock(), SystemIds()
-        self.table_name = table or make_table(endpoint)
-        made = connect(self.table_name, clock=self.clock, ids=self.ids, endpoint=endpoint)
-        self.requests: list[str] = []
-        made.client.meta.events.register("before-call.dynamodb", self._count)
-        self.store: Store = wrap(TableStore(made))
-        self.directory: Directory = wrap(TableDirectory(made))
-        self.sockets: Sockets = wrap(ManagedSockets(Clients(), gateway.endpoint))
+        self.gateway, self.ids = gateway, SystemIds()
+        shared = _shared(endpoint)
+        self.table, self.clock, self.requests = shared.table, shared.clock, shared.requests
+        self.requests.clear()
+        self.store: Store = wrap(TableStore(self.table))
+        self.directory: Directory = wrap(TableDirectory(self.table))
+        self.sockets: Sockets = wrap(ManagedSockets(shared.clients, gateway.endpoint))
         self.credentials = Credentials(directory=self.directory, clock=self.clock)
         self.tickets = Tickets(
             directory=self.directory,
@@ -276,9 +296,6 @@ class SocketHouse:
         )
         self.provision = Provision(directory=self.directory, clock=self.clock, ids=self.ids, stage="test")
 
-    def _count(self, model: Any, **_: Any) -> None:
-        self.requests.append(model.name)
-
     # -- who comes in
 
     def key(self, org: str | None = None) -> KeyText:
@@ -290,8 +307,8 @@ class SocketHouse:
     def revoke(self, key: KeyText) -> None:
         """Mark a key as revoked in its row: the door for that is not there yet."""
         row = keys.api_key(key.sha256)
-        client(self.endpoint).update_item(
-            TableName=self.table_name,
+        self.table.client.update_item(
+            TableName=self.table.name,
             Key={"pk": {"S": row.pk}, "sk": {"S": row.sk}},
             UpdateExpression="SET revoked_at = :now",
             ExpressionAttributeValues={":now": {"N": str(self.clock.now())}},
@@ -303,7 +320,7 @@ class SocketHouse:
 
     def connect(self, key: KeyText, connection: str | None = None) -> Reader:
         """A new connection, through the door."""
-        connection = connection or f"c-{uuid.uuid4().hex[:12]}="
+        connection = connection or new_id()
         assert self.open(self.ticket(key), connection) == 200
         return Reader(connection=connection)
 
@@ -393,18 +410,6 @@ class SocketHouse:
     def cursors(self, ref: ThreadRef) -> dict[str, int]:
         """Cursors of the subscriptions that are stored, by connection."""
         return {row.connection: row.cursor for row in self.directory.subscribers(ref)}
-
-
-def client(endpoint: str) -> Any:
-    return boto3.client("dynamodb", endpoint_url=endpoint)
-
-
-def make_table(endpoint: str) -> str:
-    """An empty table, for one test alone."""
-    name = f"t-{uuid.uuid4().hex}"
-    schema: dict[str, Any] = keys.SCHEMA
-    client(endpoint).create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **schema)
-    return name
 
 
 def key_row(key: KeyText, now: int) -> KeyRow:

@@ -18,6 +18,11 @@ SEEN: dict[str, list[Any]] = {"fan_out": [], "run_turn": [], "sweep": [], "disco
 HOLD = threading.Event()
 
 
+def page(name: str) -> dict[str, Any]:
+    """A row that the event source's filter takes for an event page."""
+    return {"pk": {"S": "thread#o#t#events#0"}, "sk": {"S": name}, "body": {"B": b"\x01"}, "chain": {"B": b"\x02"}}
+
+
 class Api:
     """Stands where the Chalice application stands: a route table, binary types, and a call for each event."""
 
@@ -71,7 +76,7 @@ class Api:
         return _json(200, SEEN)
 
     def _put(self, event: Event, context: Any) -> Event:
-        item = {"pk": {"S": "row"}, "sk": {"S": event["body"]}, "raw": {"B": b"\x01\x02"}}
+        item = page(event["body"])
         boto3.client("dynamodb").put_item(TableName=os.environ["TURNLOG_TABLE"], Item=item)
         return _json(201, {})
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from infra.local.emulator import free_port
 from infra.local.options import ROOT
 from infra.local.resources import client
 from tests.infra.conftest import until
+from tests.infra.stub_app import page
 
 
 class Command:
@@ -41,7 +43,6 @@ class Command:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10, trust_env=False)
 
     def up(self) -> "Command":
         """Wait for the banner."""
@@ -56,9 +57,17 @@ class Command:
         """Exit code and everything it said."""
         return self.process.wait(30), self.said()
 
+    def get(self, path: str) -> Any:
+        """The JSON of a GET."""
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=10, trust_env=False).json()
+
+    def post(self, path: str, content: str) -> None:
+        answer = httpx.post(f"http://127.0.0.1:{self.port}{path}", content=content, timeout=10, trust_env=False)
+        assert answer.status_code == 201
+
     def app(self) -> int:
         """The process id of the app process."""
-        return int(self.http.get("/api/health").json()["pid"])
+        return int(self.get("/api/health")["pid"])
 
     def ours(self) -> set[int]:
         """Every process that carries our state folder in its environment or arguments, the launcher too."""
@@ -95,14 +104,14 @@ class _Marked(Command):
 
 def test_the_next_start_has_the_data_and_the_keys_of_the_last(folder: Path) -> None:
     first = Command(folder).up()
-    assert first.http.post("/api/put", content="before").status_code == 201
-    until(lambda: first.http.get("/api/seen").json()["fan_out"] == ["before"])
+    first.post("/api/put", "before")
+    until(lambda: first.get("/api/seen")["fan_out"] == ["before"])
     assert first.stop()[0] == 0
     second = Command(folder).up()
     assert second.keys() == first.keys()
     assert len(set(second.keys().values())) == 2
-    assert second.http.post("/api/put", content="after").status_code == 201
-    until(lambda: "after" in second.http.get("/api/seen").json()["fan_out"])
+    second.post("/api/put", "after")
+    until(lambda: "after" in second.get("/api/seen")["fan_out"])
     rows = json.loads((folder / "emulator" / "dynamodb.json").read_text())
     assert "before" in json.dumps(rows)
     assert second.stop()[0] == 0
@@ -131,7 +140,7 @@ def test_a_stop_does_not_wait_for_long_polls(folder: Path) -> None:
     address, statuses = f"http://127.0.0.1:{command.port}/api/hold", []
     poll = threading.Thread(target=lambda: statuses.append(httpx.get(address, timeout=30, trust_env=False).status_code))
     poll.start()
-    until(lambda: command.http.get("/api/seen").json()["hold"])
+    until(lambda: command.get("/api/seen")["hold"])
     assert command.stop()[0] == 0
     poll.join()
     assert statuses == [503]
@@ -146,31 +155,30 @@ def test_a_killed_app_process_is_replaced_over_the_same_emulator(folder: Path) -
     assert fresh != killed
     assert others - {killed} == command.ours() - {fresh}
     assert command.said().count("The app process ended (killed by SIGKILL)") == 1
-    assert command.http.post("/api/send", content="work").status_code == 201
-    until(lambda: command.http.get("/api/seen").json()["run_turn"] == ["work"])
+    command.post("/api/send", "work")
+    until(lambda: command.get("/api/seen")["run_turn"] == ["work"])
     assert command.stop()[0] == 0
 
 
 def test_rows_written_while_no_app_process_lived_are_fanned_out_by_the_next(folder: Path) -> None:
     command = Command(folder).up()
-    command.http.post("/api/put", content="before")
-    until(lambda: command.http.get("/api/seen").json()["fan_out"] == ["before"])
+    command.post("/api/put", "before")
+    until(lambda: command.get("/api/seen")["fan_out"] == ["before"])
     killed = command.app()
     (endpoint,) = re.findall(rb"AWS_ENDPOINT_URL=([^\0]+)", Path(f"/proc/{killed}/environ").read_bytes())
     os.kill(command.process.pid, signal.SIGSTOP)  # so that it is not replaced yet
     os.kill(killed, signal.SIGKILL)
-    item = {"pk": {"S": "row"}, "sk": {"S": "meanwhile"}}
-    client("dynamodb", endpoint.decode()).put_item(TableName="turnlog", Item=item)
+    client("dynamodb", endpoint.decode()).put_item(TableName="turnlog", Item=page("meanwhile"))
     os.kill(command.process.pid, signal.SIGCONT)
     until(lambda: "started again" in command.said())
-    until(lambda: command.http.get("/api/seen").json()["fan_out"])
-    assert command.http.get("/api/seen").json()["fan_out"] == ["meanwhile"]
+    until(lambda: command.get("/api/seen")["fan_out"])
+    assert command.get("/api/seen")["fan_out"] == ["meanwhile"]
     assert command.stop()[0] == 0
 
 
 def test_a_killed_launcher_takes_everything_with_it_and_the_data_is_saved(folder: Path) -> None:
     command = Command(folder).up()
-    command.http.post("/api/put", content="kept")
+    command.post("/api/put", "kept")
     os.kill(command.process.pid, signal.SIGKILL)
     command.process.wait()
     next_one = Command(folder).up()
@@ -231,8 +239,8 @@ def test_a_wish_that_cannot_be_granted_is_one_sentence(folder: Path, environ: di
 def test_a_given_loopback_endpoint_is_used_instead_of_an_emulator(folder: Path, emulator: str) -> None:
     command = Command(folder, environ={"AWS_ENDPOINT_URL": emulator}).up()
     assert len(command.ours()) == 2  # launcher and app process
-    assert command.http.post("/api/send", content="work").status_code == 201
-    until(lambda: command.http.get("/api/seen").json()["run_turn"] == ["work"])
+    command.post("/api/send", "work")
+    until(lambda: command.get("/api/seen")["run_turn"] == ["work"])
     assert command.stop()[0] == 0
 
 

@@ -141,12 +141,16 @@ def test_the_management_api_answers_the_sdk(socket: ClientConnection, management
     assert gone.value.response["ResponseMetadata"]["HTTPStatusCode"] == 410
 
 
+def _post_for_ever(management: Any, connection: str) -> None:
+    for _ in range(1000):
+        management.post_to_connection(ConnectionId=connection, Data=b"x" * 128 * 1024)
+
+
 def test_a_reader_that_does_not_read_is_dropped_and_stops_nobody(gateway: str, management: Any) -> None:
     with _open(gateway) as slow, _open(gateway) as other:
         connection = _ask(slow)["requestContext"]["connectionId"]
         with pytest.raises(ClientError) as gone:
-            for _ in range(1000):
-                management.post_to_connection(ConnectionId=connection, Data=b"x" * 128 * 1024)
+            _post_for_ever(management, connection)
         assert gone.value.response["ResponseMetadata"]["HTTPStatusCode"] == 410
         assert _ask(other)["body"] == "who"
         slow.socket.close()

@@ -25,7 +25,7 @@ REF = ThreadRef("org", "token")
 
 @pytest.fixture(scope="module")
 def packaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The template that a deployment of the stage `dev` would use; its zip holds no dependencies (nothing is fetched)."""
+    """The template of a deployment of the stage `dev`; its zip holds no dependencies, so nothing is fetched."""
     folder: Path = tmp_path_factory.mktemp("package")
     skip = shutil.ignore_patterns("__pycache__")
     for name in ("chalicelib", ".chalice"):

@@ -321,3 +321,42 @@ def thread() -> dict[str, Any]:
         "created_at": STATUS["since"],
         "last_activity_at": STATUS["since"],
     }
+
+
+# -- an answer in pieces
+
+MESSAGES = f"POST /threads/{THREAD}/messages"
+PAST = 4  # events that a thread has before the message of `answering`
+STARTED = ("run.started", {"agent": "assistant", "model": "offline:echo", "version": "1"})
+END = (
+    "run.completed",
+    {"reason": "stop_on_response", "usage": {"input_tokens": 3, "output_tokens": 5}, "cost_usd": 0.0012},
+)
+
+
+def answering(rows: Sequence[Mapping[str, Any]]) -> Session:
+    """A socket that is at the end of the log, and sends these rows once the message has come."""
+
+    async def session(line: Line) -> None:
+        await line.subscribed()
+        await line.caught_up(PAST)
+        await line.asked(MESSAGES)
+        await line.events(rows)
+        await line.stay()
+
+    return session
+
+
+def saying(*rows: tuple[str, Mapping[str, Any]]) -> Session:
+    """The same, from types and data."""
+    return answering(log(*rows, first=PAST + 1))
+
+
+def delta(text: str, message_id: str = "msg_2") -> tuple[str, Mapping[str, Any]]:
+    """A piece of a text."""
+    return "message.delta", {"message_id": message_id, "text": text}
+
+
+def completed(text: str, **more: Any) -> tuple[str, Mapping[str, Any]]:
+    """The whole of a text."""
+    return "message.completed", {"message": message("assistant", text, **more)}

@@ -1,15 +1,15 @@
 """What passes is waited out with the same request; what cannot pass is told at once."""
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
+
 from chalicelib.adapters.store import TableStore
 from chalicelib.adapters.table import PATIENCE, Table
 from chalicelib.domain.errors import RetryLater
 from chalicelib.domain.ids import ThreadRef
-
-from tests.store.faults import Counter, answered, cancelled, lost
+from tests.store.faults import Counter, answered, cancelled, keep_back_one, lost
 from tests.store.kit import NOW, MovedClock, change, create, done, fact, moved, remembered, running
 
 ALWAYS = 10**6
@@ -30,6 +30,18 @@ def test_a_cancelled_transaction_goes_out_again_with_the_same_token_and_payload(
     assert after == store.open(ref).head
 
 
+def test_another_payload_goes_out_under_another_token(store: TableStore, table: Table, ref: ThreadRef) -> None:
+    head = create(store, ref)
+    sent = Counter(table.client, "TransactWriteItems")
+    mine = change(ref, head, facts=(fact("mine"),), remember=remembered(f"key-{ref.token}"))
+    store.remember(ref.org, remembered(f"key-{ref.token}"), NOW)
+
+    assert moved(store.commit(mine)).head == head
+    done(store.commit(replace(mine, remember=None)))
+
+    assert len({body["ClientRequestToken"] for body in sent.bodies}) == 2
+
+
 def test_pauses_between_tries_grow_and_are_bounded(
     store: TableStore, table: Table, ref: ThreadRef, clock: MovedClock
 ) -> None:
@@ -45,9 +57,7 @@ def test_pauses_between_tries_grow_and_are_bounded(
     ("code", "status"),
     [("TransactionInProgressException", 400), ("ThrottlingException", 400), ("InternalServerError", 500), ("X", 503)],
 )
-def test_a_busy_service_is_waited_out(
-    store: TableStore, table: Table, ref: ThreadRef, code: str, status: int
-) -> None:
+def test_a_busy_service_is_waited_out(store: TableStore, table: Table, ref: ThreadRef, code: str, status: int) -> None:
     head = create(store, ref)
     struck = answered(table.client, "TransactWriteItems", code, status=status, times=4)
 
@@ -147,22 +157,12 @@ def test_reads_end_in_retry_later(store: TableStore, table: Table, ref: ThreadRe
         store.open(ref)
 
 
-def test_rows_that_a_batch_read_kept_back_are_read_again(
-    store: TableStore, table: Table, ref: ThreadRef
-) -> None:
+def test_rows_that_a_batch_read_kept_back_are_read_again(store: TableStore, table: Table, ref: ThreadRef) -> None:
     row = remembered(f"key-{ref.token}")
     head = create(store, ref, remember=row)
-    kept: list[Any] = []
-
-    def keep_back_one(parsed: dict[str, Any], **_: Any) -> None:
-        if not kept:
-            item = parsed["Responses"][table.name].pop()
-            kept.append({"pk": item["pk"], "sk": item["sk"]})
-            parsed["UnprocessedKeys"] = {table.name: {"Keys": list(kept)}}
-
-    table.client.meta.events.register("after-call.dynamodb.BatchGetItem", keep_back_one)
+    struck = keep_back_one(table.client, table.name)
 
     opened = store.open(ref, key=row.key, now=NOW)
 
-    assert kept
+    assert struck.struck == 1
     assert (opened.head, opened.remembered) == (head, row)

@@ -1,13 +1,13 @@
 """The log of a thread: contiguous from 1, in pages that never cross a block, chained by hashes."""
 
 import pytest
+
 from chalicelib.adapters import keys, pages
 from chalicelib.adapters.store import TableStore
 from chalicelib.adapters.table import Table
 from chalicelib.domain.events import Event, Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head
-
 from tests.store.kit import NOW, change, create, done, fact, thread
 
 PLENTY = 10_000_000
@@ -44,7 +44,7 @@ def test_events_come_back_as_they_were_told(store: TableStore, ref: ThreadRef) -
         fact("thread's own", at=NOW),
         fact("first run", at=NOW + 5, run=1, attempt=1),
         fact("later attempt", at=NOW - 7, run=1, attempt=2),
-        Fact(type="custom.thing", data={"deep": [{"a": [1, 1.0, True, None, -0.0, 2**70, 1e300, "é\u2028😀"]}]}, at=NOW),
+        Fact(type="custom.thing", data={"deep": [[1, 1.0, True, None, -0.0, 2**70, 1e300, "é\u2028😀"]]}, at=NOW),
     )
     create(store, ref, facts=facts)
 
@@ -130,7 +130,7 @@ def test_bytes_are_counted_over_pages(store: TableStore, ref: ThreadRef) -> None
     for _ in range(5):
         head = done(store.commit(change(ref, head, facts=tuple(fact("x" * 1_000) for _ in range(3)))))
 
-    assert len(store.events(ref, after=0, limit=50, max_bytes=8_500)) in (7, 8)
+    assert len(store.events(ref, after=0, limit=50, max_bytes=8_500)) == 8
 
 
 def test_events_behind_a_missing_page_are_not_shown(store: TableStore, table: Table, ref: ThreadRef) -> None:

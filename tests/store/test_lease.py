@@ -3,9 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from chalicelib.adapters.store import TableStore
 from chalicelib.domain.ids import ThreadRef
-
 from tests.store.kit import NOW, SECOND, change, changed, create, done, fact, new_head, running
 
 UNTIL = NOW + 60 * SECOND
@@ -94,6 +94,14 @@ def test_a_lease_is_renewed_by_its_fencing_token(store: TableStore, ref: ThreadR
     assert head == store.open(ref).head
     assert head
     assert (head.lease_until, head.due_at, head.rev) == (UNTIL + 5, UNTIL + 5, 3)
+
+
+def test_a_lease_never_ends_earlier_by_a_late_renewal(store: TableStore, ref: ThreadRef) -> None:
+    running(store, ref)
+    held, _ = store.take(ref, now=NOW, until=UNTIL, nonce="one", takeover=False)
+
+    assert store.renew(ref, run=1, attempt=1, until=UNTIL - 5) == held
+    assert store.open(ref).head == held
 
 
 @pytest.mark.parametrize(("run", "attempt"), [(1, 2), (2, 1), (1, 0)])

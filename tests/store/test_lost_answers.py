@@ -1,12 +1,12 @@
 """An answer that gets lost changes nothing: what was written is recognised, and never written twice."""
 
 import pytest
+
 from chalicelib.adapters.store import TableStore
 from chalicelib.adapters.table import Table
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head
 from chalicelib.ports import Commit
-
 from tests.store.faults import lost, sent_twice
 from tests.store.kit import NOW, SECOND, change, create, done, fact, moved, remembered, running
 
@@ -133,7 +133,7 @@ def test_a_renewal_whose_answer_is_lost_holds(
 
     assert struck.struck == 1
     assert head
-    assert (head.lease_until, head.due_at) == (UNTIL + 5, UNTIL + 5)
+    assert (head.lease_until, head.due_at, head.rev) == (UNTIL + 5, UNTIL + 5, 3)
     assert head == any_store.open(ref).head
 
 

@@ -1,4 +1,4 @@
-"""What a provider is sent: one result directly after each call, whatever was crashed, cancelled, cut off or repeated."""
+"""What a provider is sent: one result directly after each call, whatever crashed, was cancelled, cut or repeated."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from chalicelib.domain.pairing import UNFINISHED, repair, window
 from chalicelib.domain.values import size
 
 Body = Mapping[str, Any]
-moderate = settings(max_examples=150, deadline=None)  # a slow machine is no failure
+moderate = settings(max_examples=100, deadline=None)  # a slow machine is no failure
 
 
 def text(words: str) -> Body:
@@ -208,13 +208,21 @@ def turns(count: int) -> list[Body]:
 @moderate
 @given(conversations, st.integers(1, 10), st.integers(1, 600))
 def test_a_window_holds_the_newest_messages_within_its_bounds(messages: list[Body], count: int, room: int) -> None:
+    messages = list(repair(messages))
     kept = window(messages, count, room)
-    assert len(kept) <= count
-    assert sum(map(size, kept)) <= max(room, size(messages[-1]) if messages else 0)
-    if messages and not any(m["role"] == "user" for m in messages):
+    whole = 2 if messages and messages[-1]["role"] == "tool" else 1  # the newest, with the calls of results
+    assert len(kept) <= max(count, whole)
+    assert sum(map(size, kept)) <= max(room, sum(map(size, messages[-whole:])))
+    assert list(kept[-1:]) == messages[-1:]
+    if not any(m["role"] == "user" for m in messages):
         assert list(kept) == messages[len(messages) - len(kept) :]
-    assert not messages or kept
-    assert faults(repair(kept)) == []
+
+
+@moderate
+@given(conversations, st.integers(1, 10), st.integers(1, 600))
+def test_a_window_of_a_well_paired_conversation_is_well_paired(messages: list[Body], count: int, room: int) -> None:
+    assert faults(window(repair(messages), count, room)) == []
+    assert faults(repair(window(messages, count, room))) == []
 
 
 def test_a_window_begins_at_a_users_message() -> None:
@@ -229,15 +237,20 @@ def test_a_turn_longer_than_the_window_keeps_its_question_and_its_newest_message
     messages = [HELLO, *turns(4)[1:4], *turns(9)[33:36]]
     kept = window(messages, 4, 100_000)
     assert list(kept) == [HELLO, *messages[-3:]]
-    assert faults(repair(kept)) == []
+    assert list(window(messages, 3, 100_000)) == [HELLO, messages[-1]]
 
 
 def test_a_question_too_large_for_the_window_makes_room_for_the_newest() -> None:
     messages = [message("user", text("x" * 1000)), *turns(1)[1:]]
-    assert list(window(messages, 3, 300)) == messages[-3:]
+    assert list(window(messages, 3, 400)) == messages[-3:]
 
 
 def test_the_newest_message_is_kept_even_if_it_is_larger_than_the_window() -> None:
     messages = [HELLO, message("user", text("x" * 1000))]
     assert list(window(messages, 10, 100)) == messages[-1:]
     assert window([], 10, 100) == ()
+
+
+def test_results_too_large_for_the_window_are_kept_with_their_calls() -> None:
+    messages = [HELLO, message("assistant", call("c1")), message("tool", result("c1", "x" * 1000))]
+    assert list(window(messages, 10, 100)) == messages[-2:]
