@@ -1,4 +1,6 @@
-"""The composition root: settings -> adapters -> services, each built on first use. The only room that knows both sides."""
+"""The composition root: settings -> adapters -> services, each built on first use. The only room that knows both
+sides.
+"""
 
 from functools import cache, cached_property
 from typing import TYPE_CHECKING

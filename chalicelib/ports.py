@@ -138,7 +138,9 @@ class Ids(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Remembered:
-    """What an idempotency key stands for. `command` 0: the request needed no command. Kept for `expires_at` (microseconds)."""
+    """What an idempotency key stands for. `command` 0: the request needed no command. Kept for `expires_at`
+    (microseconds).
+    """
 
     key: str
     fingerprint: str
@@ -180,7 +182,9 @@ class Commit:
     remember: Remembered | None = None
     now: int
     write: str
-    """Identity of this write, unique for ever: kept in its event page, so that a lost answer can be told from a refusal."""
+    """Identity of this write, unique for ever: kept in its event page, so that a lost answer can be told from a
+    refusal.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +235,8 @@ class Store(Protocol):
     def take(self, ref: ThreadRef, *, now: int, until: int, nonce: str, takeover: bool) -> tuple[Head | None, bool]:
         """Take the lease of the run in flight, if there is one and no lease holds it: one conditional update.
 
-        `takeover` also takes a lease that ended without release before `now`, and raises the epoch. The same nonce again
+        `takeover` also takes a lease that ended without release before `now`, and raises the epoch. The same nonce
+        again
         answers the same lease. (head as it stands, whether the lease is the caller's).
         """
 
@@ -239,10 +244,14 @@ class Store(Protocol):
         """Move the lease's end and the due time; None when the fencing token is no longer the caller's."""
 
     def claim(self, ref: ThreadRef, *, rev: int, due_at: int, wake: bool, epoch: bool) -> Head | None:
-        """Move the due time (0: clear it) if the head has not changed; raise wake number and epoch as asked. None: it has."""
+        """Move the due time (0: clear it) if the head has not changed; raise wake number and epoch as asked. None: it
+        has.
+        """
 
     def events(self, ref: ThreadRef, *, after: int, limit: int, max_bytes: int) -> list[Event]:
-        """Events after a number, contiguous from after + 1, at most `limit` and about `max_bytes` of JSON (at least one)."""
+        """Events after a number, contiguous from after + 1, at most `limit` and about `max_bytes` of JSON (at least
+        one).
+        """
 
     def commands(
         self, ref: ThreadRef, *, after: int, before: int, limit: int, descending: bool = False
@@ -255,7 +264,9 @@ class Store(Protocol):
         """Placed messages with after < place < before, deleted ones included."""
 
     def newest_threads(self, org: str, *, before: str, limit: int) -> list[tuple[str, ThreadRef]]:
-        """(position, thread) of an org's threads, newest activity first, after a position ("" = from the newest). By index."""
+        """(position, thread) of an org's threads, newest activity first, after a position ("" = from the newest). By
+        index.
+        """
 
     def due(self, shard: int, *, until: int, limit: int) -> list[ThreadRef]:
         """Threads of one of the DUE_SHARDS shards whose due time has come, oldest first. By index."""
@@ -307,7 +318,9 @@ class Connection:
 
 @dataclass(frozen=True, kw_only=True)
 class Subscriber:
-    """A connection's subscription to a thread. `cursor`: last event posted; `catching_until`: a replay is in the works."""
+    """A connection's subscription to a thread. `cursor`: last event posted; `catching_until`: a replay is in the
+    works.
+    """
 
     connection: str
     token: str
@@ -319,7 +332,9 @@ class Subscriber:
 
 
 class Directory(Protocol):
-    """Who may come in and who listens: keys, tickets, connections, subscribers. The lookup rows without an org in the key."""
+    """Who may come in and who listens: keys, tickets, connections, subscribers. The lookup rows without an org in the
+    key.
+    """
 
     def key(self, sha256: str) -> KeyRow | None:
         """The API key of that hash."""
@@ -352,14 +367,18 @@ class Directory(Protocol):
         """All subscriptions of a thread."""
 
     def move_cursor(self, subscriber: Subscriber, cursor: int, *, live: bool = False) -> bool:
-        """Raise the cursor (it never falls) if the subscription still exists; `live` ends its catching up. False: it is gone."""
+        """Raise the cursor (it never falls) if the subscription still exists; `live` ends its catching up. False: it
+        is gone.
+        """
 
 
 class Queue(Protocol):
     """Wake-ups. A wake-up carries ids, never the work; a repeat inside the deduplication window is swallowed."""
 
     def wake(self, ref: ThreadRef, *, epoch: int, number: int) -> None:
-        """Say that a thread may have work. The same number again is swallowed. Raises RetryLater when it could not be sent."""
+        """Say that a thread may have work. The same number again is swallowed. Raises RetryLater when it could not be
+        sent.
+        """
 
 
 class Blobs(Protocol):

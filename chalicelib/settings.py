@@ -1,4 +1,6 @@
-"""The only reader of the environment inside `chalicelib`: one frozen record, checked once, with a sentence for each fault."""
+"""The only reader of the environment inside `chalicelib`: one frozen record, checked once, with a sentence for each
+fault.
+"""
 
 import os
 from collections.abc import Mapping

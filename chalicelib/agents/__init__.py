@@ -1,4 +1,6 @@
-"""The guests: agents and their tools. Add yours here. They see `engine.agent` and `engine.state`, nothing else of the house."""
+"""The guests: agents and their tools. Add yours here. They see `engine.agent` and `engine.state`, nothing else of the
+house.
+"""
 
 from chalicelib.agents.assistant import assistant
 from chalicelib.agents.scripted import scripted

@@ -1,4 +1,5 @@
-"""What may be asked of Turnlog, as records: the doors build them, `accept` takes them. Shapes are checked before they exist.
+"""What may be asked of Turnlog, as records: the doors build them, `accept` takes them. Shapes are checked before they
+exist.
 
 A record here is already safe: its values passed the border of `domain.values` and the limits of spec section 13.
 """

@@ -1,4 +1,5 @@
-"""The error tree, sorted by what the caller must do. Doors turn a `Refusal` into a problem, the runner decides on the rest.
+"""The error tree, sorted by what the caller must do. Doors turn a `Refusal` into a problem, the runner decides on the
+rest.
 
     TurnlogError
     ├── Refusal                    the request was refused and nothing was stored

@@ -1,4 +1,5 @@
-"""Ids: opaque to everyone outside, computed here. An id names its row, so that no lookup table is needed (decision 0002).
+"""Ids: opaque to everyone outside, computed here. An id names its row, so that no lookup table is needed (decision
+0002).
 
 A thread id carries 100 random bits. The ids of what lives inside a thread repeat that token and add a tag, so that the
 key of the row follows from the id and the caller's org. The org is never part of an id: it comes from the credential.

@@ -1,8 +1,9 @@
-"""The records of a thread as they are stored: head, command and run, message, call. Pure data with the rules of their numbers.
+"""The records of a thread as they are stored: head, command and run, message, call. Pure data with the rules of their
+numbers.
 
 The head is the one row that every write of a thread goes through: whoever wants to append reads it, decides with pure
-functions what it becomes, and writes "unless it has changed" (`rev`). Everything that another writer could do to a thread
-therefore shows as a moved head, and no two writers can both be right.
+functions what it becomes, and writes "unless it has changed" (`rev`). Everything that another writer could do to a
+thread therefore shows as a moved head, and no two writers can both be right.
 """
 
 from collections.abc import Mapping

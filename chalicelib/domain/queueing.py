@@ -5,7 +5,8 @@ rows that change. A service or an attempt then writes the draft under the condit
 has, it decides again on the head that stands. Nothing here reads, so nothing here can be stale.
 
 Order (I2): runs start by the number of their command. A pending join that is promoted to a run of its own keeps its
-number and so its place among what is queued; the joins behind it are bound to it by ranges of numbers (`Command.joins`).
+number and so its place among what is queued; the joins behind it are bound to it by ranges of numbers
+(`Command.joins`).
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,9 @@ CANCEL_GRACE = 10_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A decision on a head. `places` of messages are relative: the first message gets `after.messages` before the draft + 1."""
+    """A decision on a head. `places` of messages are relative: the first message gets `after.messages` before the
+    draft + 1.
+    """
 
     after: Head
     facts: tuple[Fact, ...] = ()
@@ -197,7 +200,9 @@ def end(
 
 
 def end_queued(ref: ThreadRef, head: Head, command: Command, *, reason: str, first_queued: int, now: int) -> Draft:
-    """A run that has not started ends cancelled; its message stays in the conversation. `first_queued`: the queue's new first."""
+    """A run that has not started ends cancelled; its message stays in the conversation. `first_queued`: the queue's
+    new first.
+    """
     row, messages, facts = withdraw_run(ref, head, command, reason=reason, now=now)
     after = replace(head, queued=head.queued - 1, first_queued=first_queued, messages=head.messages + len(messages))
     return Draft(after=after, facts=facts, commands=(row,), messages=messages)
@@ -333,7 +338,9 @@ def _no_run(head: Head) -> Head:
 
 
 def _name_next(head: Head, waiting: set[int], ending: Ending, now: int) -> tuple[Head, tuple[Fact, ...]]:
-    """The run that goes next takes the thread, or the thread comes to rest. `waiting`: the first two of the queue at least."""
+    """The run that goes next takes the thread, or the thread comes to rest. `waiting`: the first two of the queue at
+    least.
+    """
     if not head.queued:
         state = State.FAILED if ending.status is RunStatus.FAILED else State.IDLE
         return change_state(_no_run(head), state, ending.reason, now)

@@ -1,4 +1,6 @@
-"""The queue's door: a wake-up names a thread, the turn is taken. What cannot be read is told and dropped: it holds no work."""
+"""The queue's door: a wake-up names a thread, the turn is taken. What cannot be read is told and dropped: it holds no
+work.
+"""
 
 import json
 import logging
@@ -25,7 +27,8 @@ class House(Protocol):
 
 
 def run(event: Mapping[str, Any], context: Any, *, house: Callable[[], House] = bootstrap.house) -> dict[str, Any]:
-    """Work on the threads of a batch (of one). An error leaves the record in the queue, and those of its group behind it.
+    """Work on the threads of a batch (of one). An error leaves the record in the queue, and those of its group behind
+    it.
 
     Answers `batchItemFailures`, in case a deployment asks for partial batches.
     """

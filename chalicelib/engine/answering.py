@@ -1,7 +1,7 @@
 """One model step's answer: ask, tell while it comes, store it once. A stored answer is never asked for again (I7).
 
-Deltas are coalesced (spec section 5): the first flush at 2 KB or 150 ms, then each max(150 ms, 5% of the answer's age) but
-at most 1 s, or at 16 KB. What is not yet told when the answer ends goes into `message.completed` alone.
+Deltas are coalesced (spec section 5): the first flush at 2 KB or 150 ms, then each max(150 ms, 5% of the answer's age)
+but at most 1 s, or at 16 KB. What is not yet told when the answer ends goes into `message.completed` alone.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Answering:
         self.speech = self._new_speech()
 
     def ask(self) -> Speech | Failed:
-        """The whole answer, or why there is none. Raises LeaseLost and CancelSeen; then `speech` holds what was said."""
+        """The whole answer, or why there is none. Raises LeaseLost, CancelSeen; `speech` then holds what was said."""
         for pause in (*RETRY_PAUSES, None):
             error = self._listen()
             if error is None:

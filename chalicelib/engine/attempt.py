@@ -1,7 +1,7 @@
 """One lease on a run and what belongs to it: the journal, the workers, the clock, and the watch on all three.
 
-The watch is why a quiet attempt still notices things: each two seconds it looks at the head (a cancel, a lost lease) and
-renews the lease when less than half of it remains. Safety never rests on it; that is the fencing token's work.
+The watch is why a quiet attempt still notices things: each two seconds it looks at the head (a cancel, a lost lease)
+and renews the lease when 18 s of it or less remain. Safety never rests on it; that is the fencing token's work.
 """
 
 import queue

@@ -1,6 +1,7 @@
 """The tool calls of one model step: planned with the answer, run on workers, each result stored as it lands (I6, I7).
 
-A call's life is in its row: asked, started, ended. After a crash the rows say what to do: what has ended is adopted, what
+A call's life is in its row: asked, started, ended. After a crash the rows say what to do: what has ended is adopted,
+what
 has not started starts, what had started follows its tool's rule (`on_retry`).
 """
 
@@ -133,7 +134,7 @@ class Calling:
         return replace(call, outcome=Outcome.ERROR, result=text, ended_at=now)
 
     def _store(self, ended: list[Call]) -> bool:
-        """Store results, start what may start next, and tell all results once the last is there. False: nothing to do."""
+        """Store results, start what may start next, tell all results once the last is there. False: nothing to do."""
         now = self._attempt.clock.now()
         ended = [_kept(c) for c in ended]
         merged = {**self.calls, **{c.id: c for c in ended}}

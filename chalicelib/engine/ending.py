@@ -1,4 +1,5 @@
-"""How a run ends, whoever ends it: its attempt, a cancel from outside, or the sweep. Everything open is closed first (I5).
+"""How a run ends, whoever ends it: its attempt, a cancel from outside, or the sweep. Everything open is closed first
+(I5).
 
 What stays open when nobody's attempt is alive is read back from the log: the deltas of an answer that was being
 streamed, and the calls of the last answer that have no result.

@@ -1,8 +1,8 @@
 """The pen of an attempt: every write of a run goes through here, one after the other, under the lease's fencing token.
 
 A write is a decision on the head (`decide`). If the head has moved, the journal looks why: the token is no longer ours
-(LeaseLost: stop, write nothing more), somebody wants the run to end (CancelSeen), or others have appended (decide again on
-what stands). It never decides again before the fate of the last write is known; the store sees to that.
+(LeaseLost: stop, write nothing more), somebody wants the run to end (CancelSeen), or others have appended (decide again
+on what stands). It never decides again before the fate of the last write is known; the store sees to that.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,9 @@ class Journal:
         return placed
 
     def see(self, head: Head | None, *, own: int = 0) -> None:
-        """Take note of the head as somebody read it, `own` writes after the last one seen. Raises LeaseLost, CancelSeen."""
+        """Take note of the head as somebody read it, `own` writes after the last one seen. Raises LeaseLost,
+        CancelSeen.
+        """
         if head is None or (head.run, head.run_attempt, head.lease_nonce) != (self.run, self.attempt, self._nonce):
             raise LeaseLost
         if head.rev != self.head.rev + own:

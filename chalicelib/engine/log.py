@@ -1,4 +1,5 @@
-"""The one way into a thread's log: large fields go to object storage first, then the commit makes everything visible at once.
+"""The one way into a thread's log: large fields go to object storage first, then the commit makes everything visible
+at once.
 
 An object that was put for a commit that never happened is unreachable and harmless: it is named by its content.
 """

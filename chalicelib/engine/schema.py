@@ -1,6 +1,7 @@
 """JSON Schema of a function from its type hints, and the way back from JSON to what the function wants.
 
-Known: str, int, float, bool, None, Any, list, dict, tuple of one kind, Literal, Enum, unions, dataclasses and TypedDicts.
+Known: str, int, float, bool, None, Any, list, dict, tuple of one kind, Literal, Enum, unions, dataclasses and
+TypedDicts.
 Everything else is refused when the tool is defined, not when a model first calls it.
 """
 

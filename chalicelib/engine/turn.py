@@ -1,7 +1,8 @@
 """A turn: model steps and the tool calls that they ask for, until the run ends, hands over, or is taken away.
 
 The order of one model step (spec section 7): inject pending messages; assemble the context; call the model; store the
-answer; run tools, storing each result as it lands; evaluate the stops. Everything that is known is in rows, so a turn can
+answer; run tools, storing each result as it lands; evaluate the stops. Everything that is known is in rows, so a turn
+can
 be taken up at any boundary by another attempt; what an attempt knows beyond that is only what it has not told yet.
 """
 
@@ -42,6 +43,7 @@ class Turn:
     recovered: bool
     answering: Answering | None = None
     bound_taken: bool = False
+    began_at: int = 0
 
     def play(self) -> Result:
         """Work until the run ends or the invocation's time does. Raises LeaseLost, RetryLater."""
@@ -58,6 +60,7 @@ class Turn:
 
     def _play(self) -> Result:
         journal = self.attempt.journal
+        self.began_at = self.attempt.clock.now()
         journal.open_with(self._open)
         if journal.head.cancel:
             raise CancelSeen
@@ -86,7 +89,7 @@ class Turn:
 
     def _open(self, head: Head) -> Draft:
         """What the first write of this attempt says first: the run has started, or somebody takes it up again."""
-        attempt, now = self.attempt, self.attempt.clock.now()
+        attempt, now = self.attempt, self.began_at
         if not head.run_started_at:
             return queueing.start(
                 attempt.ref, head, attempt.command, now=now, model=attempt.model, version=attempt.version
@@ -121,7 +124,9 @@ class Turn:
         return queueing.inject(self.attempt.ref, head, joins, free=free, now=self.attempt.clock.now())
 
     def _joins(self, head: Head) -> tuple[Command, ...]:
-        """The pending joins that are this run's: bound to it, or free. Reads only if the head says that there are some."""
+        """The pending joins that are this run's: bound to it, or free. Reads only if the head says that there are
+        some.
+        """
         ranges = [] if self.bound_taken else list(self.attempt.command.joins)
         if head.free_pending:
             ranges.append((head.free_from, head.commands))

@@ -1,13 +1,15 @@
 """Threads that do the waiting of a turn: one reads the model, one runs each tool. They never write anything.
 
-Whatever happens on them arrives in one inbox, in order; the turn takes it from there on its own thread, so all writes of
-an attempt are made by one thread and need no lock. A worker whose result is no longer wanted is told by its `Cancel` and
+Whatever happens on them arrives in one inbox, in order; the turn takes it from there on its own thread, so all writes
+of
+an attempt are made by one thread and need no lock. A worker whose result is no longer wanted is told by its `Cancel`
+and
 left behind: a late result meets an inbox that nobody reads.
 """
 
+import asyncio
 import contextvars
 import inspect
-import asyncio
 import logging
 import queue
 import threading
@@ -119,7 +121,7 @@ class Workers:
             outcome, result = Outcome.OK, values.safe(value)
         except ToolFailure as failure:
             outcome, result = Outcome.ERROR, values.safe(failure.args[0] if failure.args else "The tool failed.")
-        except Exception as failure:  # a tool that raises is a result, not a failed run (spec section 7)
+        except Exception as failure:  # noqa: BLE001 - a tool that raises is a result, not a failed run (spec section 7)
             outcome, result = Outcome.ERROR, values.safe(failure)
         self.inbox.put(Returned(call_id=call_id, outcome=outcome, result=result))
 

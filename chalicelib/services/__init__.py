@@ -1,1 +1,2 @@
-"""Use cases, one verb a file. A service reads, decides with the domain, writes once, and says what a second call does."""
+"""Use cases, one verb a file. A service reads, decides with the domain, writes once, and knows what a second call does.
+"""

@@ -1,7 +1,9 @@
 """The one door for work (invariant I1): messages and runs become commands in one conditional transaction.
 
-The wake-up follows from the stored row: it is sent at once, and sent again by the sweep until the work is taken. With an
-idempotency key a second call answers the same ids with their present state and changes nothing; without one it is new work.
+The wake-up follows from the stored row: it is sent at once, and sent again by the sweep until the work is taken. With
+an
+idempotency key a second call answers the same ids with their present state and changes nothing; without one it is new
+work.
 """
 
 from collections.abc import Callable, Collection
@@ -78,7 +80,8 @@ class Accept:
             self.appender.wake(ref, None, result.head)
             body = {"thread": wire.thread_body(ref, result.head, about)}
             return Answer(status=201, body=body | _work(ref, result.head, draft))
-        assert idem is not None and result.remembered is not None, "a new thread can only lose to its own key"
+        assert idem is not None, "a new thread can only lose to its own key"
+        assert result.remembered is not None, "the refusal brings the row that holds the key"
         return self._replay(p.org, result.remembered, idem, with_thread=True)
 
     def post_message(self, p: Principal, thread_id: str, ask: Say, idem: Idempotency | None) -> Answer:

@@ -1,7 +1,10 @@
-"""Ending work: `run.cancel` of one run, and `stop` of a thread. A cancel is a durable fact about one run (spec section 7).
+"""Ending work: `run.cancel` of one run, and `stop` of a thread. A cancel is a durable fact about one run (spec
+section 7).
 
-A run that some attempt may be working on is asked to end: after the 202 it ends `cancelled`, because its terminal write is
-conditional on no cancel. A run without a live lease is settled by the cancel's own transaction. Asking twice changes nothing.
+A run that some attempt may be working on is asked to end: after the 202 it ends `cancelled`, because its terminal
+write is
+conditional on no cancel. A run without a live lease is settled by the cancel's own transaction. Asking twice changes
+nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -50,7 +53,9 @@ class Cancel:
         return self._end(ref, idem, number=number, everything=False)
 
     def stop(self, p: Principal, thread_id: str, everything: bool, idem: Idempotency | None) -> Answer:
-        """Cancel the run in flight; `everything` takes back what is queued and pending too. 202, or 200 if nothing ran."""
+        """Cancel the run in flight; `everything` takes back what is queued and pending too. 202, or 200 if nothing
+        ran.
+        """
         return self._end(known(p.org, thread_id), idem, number=0, everything=everything)
 
     def _end(self, ref: ThreadRef, idem: Idempotency | None, *, number: int, everything: bool) -> Answer:
@@ -65,13 +70,16 @@ class Cancel:
                 return self._replay(ref, head, opened.remembered, idem)
             if everything:
                 head = self._withdraw_surplus(ref, head)
-            plan = self._plan(ref, head, number or head.run, everything=everything, nonce=nonce, now=now)
+            key = idem.key if idem else None
+            plan = self._plan(ref, head, number or head.run, everything=everything, key=key, nonce=nonce, now=now)
             after = self._write(ref, head, plan, idem, nonce, now)
             if after is not None:
                 return self._answer(ref, after, plan)
         raise AssertionError("tries end with RetryLater")
 
-    def _plan(self, ref: ThreadRef, head: Head, number: int, *, everything: bool, nonce: str, now: int) -> _Plan:
+    def _plan(
+        self, ref: ThreadRef, head: Head, number: int, *, everything: bool, key: str | None, nonce: str, now: int
+    ) -> _Plan:
         taken_back = self._withdrawal(ref, head, now) if everything else Draft(after=head)
         changed = taken_back if taken_back.commands else None
         if not number:
@@ -81,7 +89,7 @@ class Cancel:
             return _Plan(status=200, run=number, draft=changed)
         if head.run == number and head.cancel:
             return _Plan(status=200, run=number, command=head.cancel, draft=changed)
-        asked = _asked(taken_back.after, run, nonce, now)
+        asked = _asked(taken_back.after, run, key, nonce, now)
         noted = replace(
             taken_back,
             after=replace(taken_back.after, commands=asked.number),
@@ -190,7 +198,7 @@ class Cancel:
         return self.store.open(ref, head=False, commands=[number]).commands[number]
 
 
-def _asked(head: Head, run: Command, nonce: str, now: int) -> Command:
+def _asked(head: Head, run: Command, key: str | None, nonce: str, now: int) -> Command:
     """The run.cancel command."""
     return Command(
         number=head.commands + 1,
@@ -199,5 +207,6 @@ def _asked(head: Head, run: Command, nonce: str, now: int) -> Command:
         delivery="",
         created_at=now,
         nonce=nonce,
+        key=key,
         run=run.number,
     )

@@ -1,4 +1,5 @@
-"""Later edits by people: title and tags of a thread, content and metadata of a message, removal. They never touch a run.
+"""Later edits by people: title and tags of a thread, content and metadata of a message, removal. They never touch a
+run.
 
 The old text of a message stays in the log until retention. An edit that is sent twice is told twice and changes the row
 once; removing what is gone answers NotFound.

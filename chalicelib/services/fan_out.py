@@ -145,7 +145,7 @@ class FanOut:
             reached = False
         moved = sent > reader.cursor and self._directory.move_cursor(reader.row, sent)
         reader.cursor = sent
-        reader.left = False  # not moved: it has unsubscribed meanwhile
+        reader.left = not (reached and moved)  # not moved: it has unsubscribed meanwhile
 
     def _post(self, connection: str, data: bytes) -> None:
         for pause in _TRIES:

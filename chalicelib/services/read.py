@@ -196,7 +196,7 @@ class Read:
     def _conversation(
         self, ref: ThreadRef, head: Head, descending: bool, position: Any
     ) -> Iterator[tuple[Any, dict[str, Any] | None]]:
-        """(position, body) of every message from a position on: placed ones, then those that wait (or the other way)."""
+        """(position, body) of the messages from a position on: placed ones, then those that wait (or the other way)."""
         kind, number = position or (None, 0)
         placed = self._placed(ref, head, descending, number if kind == "placed" else 0)
         waiting = self._waiting(ref, head, descending, number if kind == "waiting" else 0)

@@ -32,7 +32,9 @@ class Sweep:
     appender: Appender
 
     def run(self) -> int:
-        """Look at everything that is due; answers how many threads were. A second run finds less, and wakes none twice."""
+        """Look at everything that is due; answers how many threads were. A second run finds less, and wakes none
+        twice.
+        """
         now = self.appender.clock.now()
         looked = 0
         for shard in range(DUE_SHARDS):
@@ -56,7 +58,9 @@ class Sweep:
             self._wake(ref, head, now)
 
     def _wake(self, ref: ThreadRef, head: Head, now: int) -> None:
-        """Nobody works on the run: name a new wake-up and send it. A dead runner's message holds its old group: new epoch."""
+        """Nobody works on the run: name a new wake-up and send it. A dead runner's message holds its old group: new
+        epoch.
+        """
         backoff = min(LONGEST_BACKOFF, WAKE_GRACE * 2 ** min(head.stalls, 6))
         claimed = self.store.claim(ref, rev=head.rev, due_at=now + backoff, wake=True, epoch=head.lease_until > 0)
         if claimed is not None:

@@ -47,7 +47,7 @@ class TakeTurn:
             head = self._look_again(ref, remaining)
 
     def _take(self, ref: ThreadRef) -> tuple[Head, bool] | None:
-        """The lease of the run in flight, and whether its last attempt died with it; None if there is nothing to take."""
+        """The lease of the run in flight, and whether the attempt before died with it; None: nothing to take."""
         clock, ids = self.appender.clock, self.appender.ids
         now = clock.now()
         until, nonce = now + int(LEASE_SECONDS * MICROS), ids.token()

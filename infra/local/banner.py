@@ -19,7 +19,7 @@ Try, in another terminal, after exporting the lines above:
 
   curl -s {options.url}/api/threads -H "Authorization: Bearer $TURNLOG_KEY" \\
     -H "Content-Type: application/json" -d '{{"agent": "assistant", "message": "hello"}}'
-  {_command()} new assistant "hello"
+  {_command()} new "hello"
 
 The second key is of another org: nothing of the first can be seen with it.
 """

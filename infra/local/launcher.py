@@ -206,7 +206,7 @@ def _real_model() -> real_model.RealModel:
     try:
         return real_model.start(ROOT)
     except real_model.RealModelError as error:
-        raise Refusal(f"{error}".capitalize()) from None
+        raise Refusal(f"MODEL={REAL_MODEL} cannot be had: {error}.") from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,8 @@
 """The rooms behind the websocket and the stream: real services on the real adapters, an emulator for the table.
 
 The `@connections` endpoint is a small HTTP server of our own, since no emulator answers 410, 403, 429 or nothing at all
-on demand. Time is the machine's plus what a test moves it by. `Reader` is a client that checks what clients may rely on.
+on demand. Time is the machine's plus what a test moves it by. `Reader` is a client that checks what clients may rely
+on.
 """
 
 import json
@@ -234,7 +235,9 @@ def page_of(pk: str, sk: str) -> tuple[ThreadRef, int] | None:
 
 
 class _Shared:
-    """What is slow to make and what all tests of a process can share: orgs, threads and connections are each test's own."""
+    """What is slow to make and what all tests of a process can share: orgs, threads and connections are each test's
+    own.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self.clock = MovableClock()

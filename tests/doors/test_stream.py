@@ -108,6 +108,15 @@ def test_a_batch_that_comes_late_or_out_of_order_pushes_all_rows_in_order(house:
     assert (seen(reader), reader.repeats) == (house.rows(ref), 0)
 
 
+def test_an_old_record_beside_a_new_one_does_not_hide_it(house: SocketHouse) -> None:
+    ref, [reader] = watched(house)
+    old = house.append(ref, said("old"))
+    house.push(old)
+    house.push(house.append(ref, said("new")), old)
+    house.receive(reader)
+    assert (seen(reader), reader.repeats) == (house.rows(ref), 0)
+
+
 def test_readers_at_different_places_each_get_what_they_miss(house: SocketHouse) -> None:
     ref, readers = watched(house, 3)
     for lag, reader in enumerate(readers):
@@ -268,7 +277,9 @@ def test_a_subscriber_whose_key_is_revoked_stops_receiving_within_a_minute(house
 # -- twice, side by side, and dying on the way
 
 
-def test_two_batches_at_once_may_repeat_rows_but_never_skip_or_swap_them(house: SocketHouse, meanwhile: Meanwhile) -> None:
+def test_two_batches_at_once_may_repeat_rows_but_never_skip_or_swap_them(
+    house: SocketHouse, meanwhile: Meanwhile
+) -> None:
     key = house.key()
     for point in range(1, 7):
         ref = house.thread(key)

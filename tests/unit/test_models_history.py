@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     BinaryContent,
@@ -137,6 +137,7 @@ MESSAGE = st.builds(
 )
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(messages=st.lists(MESSAGE, max_size=6), system=st.sampled_from(["", " ", "Be brief."]))
 def test_no_conversation_has_an_empty_part_or_two_neighbours_of_one_side(messages: list[Any], system: str) -> None:
     told = sent(*messages, system=system)

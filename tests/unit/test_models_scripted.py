@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.domain.errors import ModelError
@@ -194,6 +194,7 @@ def test_whether_it_is_inside_of_quotes_is_known_across_parts() -> None:
     assert json.loads(filled(*parts, c1={"v": "x"})) == {"a": '"x', "b": "x"}
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(value=ANY_JSON)
 def test_whatever_a_result_holds_the_arguments_stay_json(value: Any) -> None:
     inside, outside = json.loads(filled('["${c1.v}", ${c1.v}]', c1={"v": value}))
@@ -235,6 +236,7 @@ def test_a_script_of_wrong_shape_is_an_error_that_names_the_place(path: str, scr
     assert raised.value.detail.startswith(f"{path}: ")
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(script=ANY_SCRIPT)
 def test_no_script_whatsoever_crashes(script: Any) -> None:
     model = ModelRegistry(scripted=True).resolve("scripted:script")

@@ -17,6 +17,7 @@ import asyncio
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -148,9 +149,25 @@ class _Call:
                         self.arrived.put(chunk)
                 for chunk in answer.ending(response):
                     self.arrived.put(chunk)
+        except Exception as error:
+            _let_go(error)
+            raise
         finally:
             self.closed.set()
             self.arrived.put(None)
+
+
+def _let_go(error: BaseException) -> None:
+    """Empty the frames of a failure on the loop's thread, so that the SDK's half-read generators are closed here.
+
+    Kept alive by the traceback, they would be collected on another thread at any time, where closing them races with
+    the
+    loop and leaves the connection open until then.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        traceback.clear_frames(seen.__traceback__)
+        seen = seen.__cause__ or seen.__context__
 
 
 def _parameters(request: ModelRequest) -> ModelRequestParameters:
