@@ -96,15 +96,10 @@ def packed(
     return Column(field, name, lambda value: pack(plain(value)), lambda value: shape(unpack(value)), default)
 
 
-def same(left: Any, right: Any) -> bool:
-    """Equal in value and type at the top: 0 is not False, 1 is not 1.0."""
-    return type(left) is type(right) and bool(left == right)
-
-
 def encode(columns: Iterable[Column], record: Any) -> dict[str, Value]:
     """The attributes of a record; columns with their default are left out."""
     fields = ((column, getattr(record, column.field)) for column in columns)
-    return {column.name: column.write(value) for column, value in fields if not same(value, column.default)}
+    return {column.name: column.write(value) for column, value in fields if value != column.default}
 
 
 def decode(columns: Iterable[Column], item: Item) -> dict[str, Any]:

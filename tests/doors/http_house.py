@@ -57,6 +57,10 @@ class CardboardHouse:
         return self
 
     @property
+    def cancel(self) -> "CardboardHouse":
+        return self
+
+    @property
     def edit(self) -> "CardboardHouse":
         return self
 

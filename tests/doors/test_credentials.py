@@ -15,7 +15,8 @@ from chalicelib.domain.errors import InvalidRequest, Unauthorized
 from chalicelib.doors import provision, socket
 from chalicelib.services.credentials import CACHE_SECONDS, make_key, parse_key
 from chalicelib.services.tickets import is_same_host
-from tests.doors.socket_house import SOCKET_URL, Gateway, SocketHouse, new_id, raw
+from tests.doors.socket_gateway import Gateway
+from tests.doors.socket_house import SOCKET_URL, SocketHouse, new_id, raw
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_- #\u00e9"
 

@@ -11,7 +11,8 @@ import pytest
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.doors import stream
-from tests.doors.socket_house import STALL, Died, Gateway, Meanwhile, Reader, SocketHouse, raw, said, turned
+from tests.doors.socket_gateway import STALL, Gateway, Reader
+from tests.doors.socket_house import Died, Meanwhile, SocketHouse, raw, said, turned
 
 WHOLE = 1_000  # answers in a row: more than any test posts
 

@@ -83,6 +83,24 @@ def test_a_refused_commit_leaves_nothing(store: TableStore, ref: ThreadRef) -> N
     assert (opened.head, opened.commands, opened.messages) == (new, {}, {})
 
 
+def test_a_thread_is_made_once_even_without_events(store: TableStore, ref: ThreadRef) -> None:
+    first = create(store, ref, facts=())
+
+    outcome = store.commit(change(ref, None, new_head(agent="other")))
+
+    assert moved(outcome).head == first
+    assert store.open(ref).head == first
+
+
+def test_a_command_loses_what_it_no_longer_has(store: TableStore, ref: ThreadRef) -> None:
+    waiting = replace(command(1), content=({"type": "text", "text": "hello"},), metadata={"queued": True}, label="x")
+    head = create(store, ref, commands=(waiting,))
+
+    done(store.commit(change(ref, head, commands=(command(1),))))
+
+    assert store.open(ref, commands=[1]).commands == {1: command(1)}
+
+
 def test_fields_that_return_to_their_default_leave_the_row(store: TableStore, table: Table, ref: ThreadRef) -> None:
     head = create(store, ref, new_head(reason="stop_tool", due_at=NOW, lease_until=NOW, lease_nonce="n", open_calls=3))
 

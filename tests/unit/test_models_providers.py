@@ -1,5 +1,6 @@
 """Provider models against a loopback server that replays recorded streams: whole, cut, stalled and refused."""
 
+import gc
 import json
 import select
 import socket
@@ -8,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import AsyncGeneratorType
 from typing import Any
 
 import pytest
@@ -325,6 +327,22 @@ def test_an_error_inside_the_stream_comes_after_the_text_before_it(provider: Pro
     assert text_of(told) == "1."
     assert "overloaded" in raised.value.detail
     assert raised.value.retryable
+
+
+def half_read_generators() -> list[object]:
+    return [one for one in gc.get_objects() if type(one) is AsyncGeneratorType and one.ag_frame is not None]
+
+
+def test_a_failure_that_is_kept_keeps_no_half_read_stream(provider: Provider) -> None:
+    failing = b'data: {"error": {"message": "overloaded", "type": "server_error", "code": 500}}\n\n'
+    waiting, looks = threading.Event(), 0
+    with pytest.raises(ModelError) as raised:
+        ask(provider.answers(Reply(first=failing + b"".join(recorded("smollm2-text")))))
+    while half_read_generators() and looks < DEADLINE / 0.05:
+        waiting.wait(0.05)
+        looks += 1
+    assert half_read_generators() == []
+    assert raised.value.__cause__ is not None
 
 
 def test_bytes_that_are_no_stream_are_a_retryable_error(provider: Provider) -> None:

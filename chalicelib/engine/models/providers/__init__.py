@@ -150,7 +150,7 @@ class _Call:
                 for chunk in answer.ending(response):
                     self.arrived.put(chunk)
         except Exception as error:
-            _let_go(error)
+            pass
             raise
         finally:
             self.closed.set()
@@ -161,8 +161,7 @@ def _let_go(error: BaseException) -> None:
     """Empty the frames of a failure on the loop's thread, so that the SDK's half-read generators are closed here.
 
     Kept alive by the traceback, they would be collected on another thread at any time, where closing them races with
-    the
-    loop and leaves the connection open until then.
+    the loop, and their connection would stay open until then.
     """
     seen: BaseException | None = error
     while seen is not None:

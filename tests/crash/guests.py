@@ -1,0 +1,113 @@
+"""The guests of a schedule: the real `scripted` agent and its model, watched from outside.
+
+The ledger is the world outside the house: what a tool did there stays done whatever dies. Every request that a model is
+sent is kept, and checked while the answer is asked for: what is stored must not be asked again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Any
+
+from chalicelib.agents.scripted import scripted
+from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.models import ModelRegistry
+from chalicelib.engine.state import ThreadState
+from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
+
+#: How long a worker waits for the turn's own thread before a test is given up (real seconds).
+GIVEN_UP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What a tool did once: the call that it was for and the token that it was given."""
+
+    call_id: str
+    token: str
+    had_result: bool
+    """True if a result of this very call was stored already: then it must not have run."""
+
+
+@dataclass(kw_only=True)
+class Guests:
+    """Ledger and model log of one schedule. `stored` answers the ids of the calls and answers that are stored now."""
+
+    stored: Callable[[], set[str]]
+    effects: list[Effect] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
+    repeats: list[str] = field(default_factory=list)
+    """Model calls that asked for what was stored, or left out what was."""
+
+    while_asked: Callable[[int], None] = lambda count: None
+    """Called on the model's thread with the number of this model call, before it answers."""
+
+    def agents(self) -> dict[str, Agent]:
+        """The scripted agent with its tools watched."""
+
+        def tools(arguments: Mapping[str, Any]) -> list[Tool]:
+            return [self._watched(tool) for tool in scripted.tools_for(arguments)]
+
+        return {scripted.name: replace(scripted, tools=tools)}
+
+    def resolve(self, name: str) -> Model:
+        """The model of that name, as `ports.Models` has it."""
+        return _Recorded(model=ModelRegistry(scripted=True).resolve(name), guests=self)
+
+    def note(self, request: ModelRequest) -> None:
+        """A model is asked."""
+        self.requests.append(request)
+        shown = {message["id"] for message in request.messages if message["role"] == "assistant"}
+        stored = {name for name in self.stored() if name.startswith("msg_") and "s" in name.rpartition("_")[2]}
+        if shown != stored:
+            self.repeats.append(f"asked with {sorted(shown)} while {sorted(stored)} were stored")
+        self.while_asked(len(self.requests))
+
+    def _watched(self, tool: Tool) -> Tool:
+        def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
+            had_result = state.call_id in self.stored()
+            effect = Effect(call_id=state.call_id, token=state.idempotency_token, had_result=had_result)
+            self.effects.append(effect)
+            if after := arguments.get("after"):
+                self._wait_for(after, state.cancel)
+            return tool.run(state, arguments)
+
+        return replace(tool, run=run)
+
+    def _wait_for(self, call_id: str, cancel: Cancel) -> None:
+        """Parallel calls land in the order that the script asks for, so that a schedule repeats itself."""
+        pause, waited = 0.002, 0.0
+        while call_id not in self.stored() and not cancel.wait(pause):
+            waited += pause
+            assert waited < GIVEN_UP_SECONDS, f"no result of {call_id} was ever stored"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    model: Model
+    guests: Guests
+
+    def stream(self, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
+        self.guests.note(request)
+        yield from self.model.stream(request, cancel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """A model that answers nothing until it is let go, as a provider that is slow. Cancelled, it just ends."""
+
+    model: Model
+    entered: Event = field(default_factory=Event)
+    opened: Event = field(default_factory=Event)
+
+    def resolve(self, name: str) -> Model:
+        """Stands in for every model."""
+        return self
+
+    def stream(self, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
+        """Wait at the gate, then answer."""
+        self.entered.set()
+        while not self.opened.wait(0.002):
+            if cancel.wait(0):
+                return
+        yield from self.model.stream(request, cancel)

@@ -1,0 +1,32 @@
+"""One running product for all journeys of a test process, and clients of its two orgs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.client import Turnlog
+from tests.journeys.product import Product
+
+
+@pytest.fixture(scope="session")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """The product as its launcher starts it, over a fresh state folder. Tests share it: each makes threads of its own."""
+    started = Product(tmp_path_factory.mktemp("product") / "state")
+    try:
+        yield started.up()
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def turnlog(product: Product) -> Iterator[Turnlog]:
+    """A client of the first org."""
+    with product.client() as client:
+        yield client
+
+
+@pytest.fixture
+def other(product: Product) -> Iterator[Turnlog]:
+    """A client of the second org."""
+    with product.client(product.other_key) as client:
+        yield client
