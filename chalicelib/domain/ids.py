@@ -8,6 +8,7 @@ key of the row follows from the id and the caller's org. The org is never part o
     msg_<token>_c<number>                the user's message of command <number>
     msg_<token>_r<run>s<step>            the assistant's answer of a model step
     msg_<token>_r<run>t<step>            the tool results of a model step
+    art_<token>_<run>_<step>_<position>  the whole result of a call, where the log keeps only a part of it
 """
 
 import re
@@ -60,6 +61,10 @@ class ThreadRef:
     def results(self, run: int, step: int) -> str:
         """Public id of the role=tool message of a model step."""
         return f"msg_{self.token}_r{run}t{step}"
+
+    def artifact(self, run: int, step: int, position: int) -> str:
+        """Public id of the artifact that holds the whole result of a call: the one at that position of a model step."""
+        return f"art_{self.token}_{run}_{step}_{position}"
 
 
 @dataclass(frozen=True, kw_only=True)

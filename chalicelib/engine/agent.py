@@ -125,7 +125,6 @@ class Agent:
     parallel_tool_calls: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     max_steps: int = DEFAULT_MAX_STEPS
-    stop_on_response: bool = True
     model_seconds: float = DEFAULT_MODEL_SECONDS
     kind: str = "ai_human"
 

@@ -1,7 +1,7 @@
 """One lease on a run and what belongs to it: the journal, the workers, the clock, and the watch on all three.
 
 The watch is why a quiet attempt still notices things: each two seconds it looks at the head (a cancel, a lost lease)
-and renews the lease when 18 s of it or less remain. Safety never rests on it; that is the fencing token's work.
+and renews the lease when 20 s of it or less remain. Safety never rests on it; that is the fencing token's work.
 """
 
 import queue
@@ -18,7 +18,7 @@ from chalicelib.ports import Clock, Models, Store
 
 #: Spec section 7: a lease lives 30 s and is renewed every 10 s at the latest.
 LEASE_SECONDS = 30.0
-RENEW_WHEN_LEFT = 18.0
+RENEW_WHEN_LEFT = 20.0
 #: A cancel is seen within 5 s (spec section 7); two seconds leave room for a slow read.
 WATCH_SECONDS = 2.0
 #: Left of the Lambda's time for storing what came of a call (spec section 7, "the reserve").

@@ -25,6 +25,8 @@ from chalicelib.engine.workers import Flag, Returned
 UNKNOWN = "The tool was interrupted; whether it took effect is unknown."
 GONE = "The tool no longer exists in this release, so the call did not run."
 CUT = "The answer was cut by the output limit, so this call did not run."
+#: Results that one write stores: each is in its row and in its event, in a transaction of at most 3 MB (design 4.4).
+RESULTS_A_WRITE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +92,8 @@ class Calling:
             if not self._running and not self._store([]):
                 return False
             results = self._await() if self._running else []
-            if results:
-                self._store(results)
+            for first in range(0, len(results), RESULTS_A_WRITE):
+                self._store(results[first : first + RESULTS_A_WRITE])
         return True
 
     def _launch_started(self) -> None:
@@ -136,7 +138,12 @@ class Calling:
     def _store(self, ended: list[Call]) -> bool:
         """Store results, start what may start next, tell all results once the last is there. False: nothing to do."""
         now = self._attempt.clock.now()
-        ended = [_kept(c) for c in ended]
+        whole, ended = ended, [_kept(c) for c in ended]
+        artifacts = {
+            cut.id: self._put_away(all_of_it)
+            for all_of_it, cut in zip(whole, ended, strict=True)
+            if cut is not all_of_it
+        }
         merged = {**self.calls, **{c.id: c for c in ended}}
         head = self._attempt.journal.head
         started, _ = begin(self._attempt, list(merged.values()), head, now)
@@ -146,14 +153,15 @@ class Calling:
             return False
 
         def decide(at: Head) -> Draft:
-            facts = tuple(completed_call(at, c, now) for c in ended) + tuple(started_call(at, c, now) for c in started)
+            told = [fact for c in ended for fact in _told(at, c, artifacts.get(c.id), now)]
+            facts = (*told, *(started_call(at, c, now) for c in started))
             finished = sum(1 for c in ended if c.outcome in (Outcome.OK, Outcome.ERROR))
             after = replace(at, run_calls=at.run_calls + finished)
             draft = Draft(after=after, facts=facts, calls=(*ended, *started))
             if not complete:
                 return draft
-            told = tell_results(self._attempt.ref, after, list(merged.values()), step=self._step, now=now)
-            return replace(told, facts=(*facts, *told.facts), calls=draft.calls)
+            message = tell_results(self._attempt.ref, after, list(merged.values()), step=self._step, now=now)
+            return replace(message, facts=(*facts, *message.facts), calls=draft.calls)
 
         self._attempt.journal.write(decide, progress=bool(ended))
         self.calls = merged
@@ -162,11 +170,31 @@ class Calling:
         self._launch_started()
         return True
 
+    def _put_away(self, call: Call) -> dict[str, Any]:
+        """Store a whole result as an object; what `artifact.created` says of it. A second put changes nothing."""
+        stored = self._attempt.journal.put_away(call.result)
+        return {
+            "artifact_id": self._attempt.ref.artifact(call.run, call.step, list(self.calls).index(call.id) + 1),
+            "name": f"{call.name}.json",
+            "content_type": stored["content_type"],
+            "bytes": stored["bytes"],
+            "ref": stored["ref"],
+            "call_id": call.id,
+        }
+
 
 def _kept(call: Call) -> Call:
-    """A result as the log keeps it: at most 64 KB of it (spec section 13)."""
+    """A result as the log and the model keep it, at most 64 KB (spec section 13); the call itself if that is all."""
     result, was_cut = values.cut_value(call.result, TOOL_RESULT_BYTES)
     return replace(call, result=result) if was_cut else call
+
+
+def _told(head: Head, call: Call, artifact: Mapping[str, Any] | None, now: int) -> list[Fact]:
+    """What a finished call tells: where its whole result is if the log keeps only a part of it, then the result."""
+    completed = completed_call(head, call, now)
+    if artifact is None:
+        return [completed]
+    return [Fact(type="artifact.created", data=artifact, at=now, run=head.run, attempt=head.run_attempt), completed]
 
 
 def _unique(asked: AskedCall, used: set[str], run: int, step: int) -> str:

@@ -7,13 +7,14 @@ on what stands). It never decides again before the fate of the last write is kno
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from chalicelib.domain.errors import LeaseLost
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, Message
 from chalicelib.domain.queueing import Draft
-from chalicelib.engine.log import Log
-from chalicelib.ports import Clock, Commit, Committed
+from chalicelib.engine.log import Log, commit_of
+from chalicelib.ports import Clock, Committed
 
 Decide = Callable[[Head], Draft]
 
@@ -39,22 +40,6 @@ def then(first: Draft, decide: Decide) -> Draft:
         messages=first.messages + second.messages,
         new_calls=first.new_calls + second.new_calls,
         calls=tuple({c.id: c for c in (*first.calls, *second.calls)}.values()),
-    )
-
-
-def commit_of(ref: ThreadRef, before: Head, draft: Draft, *, now: int, write: str) -> Commit:
-    """A draft as the transaction that makes it true."""
-    return Commit(
-        ref=ref,
-        before=before,
-        after=draft.after,
-        facts=draft.facts,
-        commands=draft.commands,
-        messages=draft.messages,
-        new_calls=draft.new_calls,
-        calls=draft.calls,
-        now=now,
-        write=write,
     )
 
 
@@ -88,6 +73,10 @@ class Journal:
         """Messages that this attempt has placed since it was last asked."""
         placed, self._placed = self._placed, []
         return placed
+
+    def put_away(self, value: Any) -> dict[str, Any]:
+        """Store a JSON value as an object; only a later write makes it visible. A second call changes nothing."""
+        return self._log.put_away(self.ref, value)
 
     def see(self, head: Head | None, *, own: int = 0) -> None:
         """Take note of the head as somebody read it, `own` writes after the last one seen. Raises LeaseLost,

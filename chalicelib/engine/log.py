@@ -13,7 +13,9 @@ from chalicelib.domain import values
 from chalicelib.domain.events import HEAVY, Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import INLINE_EVENT_BYTES
-from chalicelib.ports import Blobs, Commit, Committed, Moved, Store
+from chalicelib.domain.model import About, Head
+from chalicelib.domain.queueing import Draft
+from chalicelib.ports import Blobs, Commit, Committed, Moved, Remembered, Store
 
 #: What the envelope around `data` takes at most, so that the whole event stays within the inline limit.
 ENVELOPE_BYTES = 512
@@ -37,15 +39,43 @@ class Log:
         message = fact.data.get("message")
         if isinstance(message, Mapping):
             named = {"id": message["id"], "role": message["role"]}
-            return replace(fact, data={**self._put(ref, fact.data), **named})
+            return replace(fact, data={**self.put_away(ref, fact.data), **named})
         field = HEAVY.get(fact.type, max(fact.data, key=lambda name: values.size(fact.data[name])))
-        return replace(fact, data={**fact.data, field: self._put(ref, fact.data[field])})
+        return replace(fact, data={**fact.data, field: self.put_away(ref, fact.data[field])})
 
-    def _put(self, ref: ThreadRef, value: Any) -> dict[str, Any]:
+    def put_away(self, ref: ThreadRef, value: Any) -> dict[str, Any]:
+        """Store a JSON value as an object; answers what stands in its place. A second put changes nothing."""
         data = values.dumps(value).encode()
         sha256 = hashlib.sha256(data).hexdigest()
         self.blobs.put(ref, sha256, data, "application/json")
         return {"ref": sha256, "bytes": len(data), "sha256": sha256, "content_type": "application/json"}
+
+
+def commit_of(
+    ref: ThreadRef,
+    before: Head | None,
+    draft: Draft,
+    *,
+    now: int,
+    write: str,
+    about: About | None = None,
+    remember: Remembered | None = None,
+) -> Commit:
+    """A draft as the transaction that makes it true."""
+    return Commit(
+        ref=ref,
+        before=before,
+        after=draft.after,
+        facts=draft.facts,
+        about=about,
+        commands=draft.commands,
+        messages=draft.messages,
+        new_calls=draft.new_calls,
+        calls=draft.calls,
+        remember=remember,
+        now=now,
+        write=write,
+    )
 
 
 def _is_large(fact: Fact) -> bool:

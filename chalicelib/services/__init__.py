@@ -1,2 +1,1 @@
-"""Use cases, one verb a file. A service reads, decides with the domain, writes once, and knows what a second call does.
-"""
+"""Use cases, one verb a file. A service reads, decides with the domain, and writes once; a second call is always told."""

@@ -26,7 +26,8 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import About, Command, Head
 from chalicelib.domain.queueing import Ask, Draft
-from chalicelib.ports import Commit, Committed, Opened, Remembered, Store
+from chalicelib.engine.log import commit_of
+from chalicelib.ports import Committed, Opened, Remembered, Store
 from chalicelib.services.appending import Appender, alive, known
 
 #: Idempotency keys are kept at least 24 h (spec section 3); a day more covers a client that retries for a day.
@@ -63,19 +64,8 @@ class Accept:
             )
             accepted = queueing.accept(ref, draft.after, first, now)
             draft = replace(accepted, facts=(*draft.facts, *accepted.facts))
-        result = self.appender.log.commit(
-            Commit(
-                ref=ref,
-                before=None,
-                after=draft.after,
-                facts=draft.facts,
-                about=about,
-                commands=draft.commands,
-                remember=_remember(ref, idem, draft, nonce, now),
-                now=now,
-                write=nonce,
-            )
-        )
+        keep = _remember(ref, idem, draft, nonce, now)
+        result = self.appender.log.commit(commit_of(ref, None, draft, now=now, write=nonce, about=about, remember=keep))
         if isinstance(result, Committed):
             self.appender.wake(ref, None, result.head)
             body = {"thread": wire.thread_body(ref, result.head, about)}
@@ -151,7 +141,9 @@ class Accept:
             check(head)
             now = self.appender.clock.now()
             draft = queueing.accept(ref, head, ask, now)
-            result = self.appender.log.commit(_commit(ref, head, draft, idem, nonce, now))
+            keep = _remember(ref, idem, draft, nonce, now)
+            commit = commit_of(ref, head, draft, now=now, write=nonce, remember=keep)
+            result = self.appender.log.commit(commit)
             if isinstance(result, Committed):
                 self.appender.wake(ref, head, result.head)
                 return Answer(status=201, body=_work(ref, result.head, draft))
@@ -215,21 +207,6 @@ def _work(ref: ThreadRef, head: Head, draft: Draft) -> dict[str, Any]:
         "command": wire.command_body(ref, command, head),
         "run": wire.run_body(ref, command, head) if command.run else None,
     }
-
-
-def _commit(ref: ThreadRef, head: Head, draft: Draft, idem: Idempotency | None, nonce: str, now: int) -> Commit:
-    return Commit(
-        ref=ref,
-        before=head,
-        after=draft.after,
-        facts=draft.facts,
-        commands=draft.commands,
-        messages=draft.messages,
-        calls=draft.calls,
-        remember=_remember(ref, idem, draft, nonce, now),
-        now=now,
-        write=nonce,
-    )
 
 
 def _remember(ref: ThreadRef, idem: Idempotency | None, draft: Draft, nonce: str, now: int) -> Remembered | None:

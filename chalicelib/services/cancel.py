@@ -18,7 +18,8 @@ from chalicelib.domain.model import Command, CommandState, Head, RunStatus
 from chalicelib.domain.queueing import Draft, Ending
 from chalicelib.engine import ending
 from chalicelib.engine.journal import then
-from chalicelib.ports import Commit, Committed, Moved, Remembered, Store
+from chalicelib.engine.log import commit_of
+from chalicelib.ports import Moved, Remembered, Store
 from chalicelib.services.accept import KEPT_MICROS
 from chalicelib.services.appending import Appender, alive, known
 
@@ -133,7 +134,8 @@ class Cancel:
             now = self.appender.clock.now()
             last = tuple(waiting[-WITHDRAWN_A_WRITE:])
             draft = queueing.withdraw_all(ref, head, last, reason=BY_USER, now=now)
-            result = self._commit(ref, head, draft, None, self.appender.ids.token(), now)
+            commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
+            result = self.appender.log.commit(commit)
             head = alive(result.head)
         return head
 
@@ -155,29 +157,12 @@ class Cancel:
             if keep is not None and self.store.remember(ref.org, keep, now).nonce != nonce:
                 return None
             return head
-        result = self._commit(ref, head, plan.draft, keep, nonce, now)
+        commit = commit_of(ref, head, plan.draft, now=now, write=nonce, remember=keep)
+        result = self.appender.log.commit(commit)
         if isinstance(result, Moved):
             return None
         self.appender.wake(ref, head, result.head)
         return result.head
-
-    def _commit(
-        self, ref: ThreadRef, head: Head, draft: Draft, keep: Remembered | None, write: str, now: int
-    ) -> Committed | Moved:
-        return self.appender.log.commit(
-            Commit(
-                ref=ref,
-                before=head,
-                after=draft.after,
-                facts=draft.facts,
-                commands=draft.commands,
-                messages=draft.messages,
-                calls=draft.calls,
-                remember=keep,
-                now=now,
-                write=write,
-            )
-        )
 
     def _replay(self, ref: ThreadRef, head: Head, seen: Remembered, idem: Idempotency) -> Answer:
         if seen.fingerprint != idem.fingerprint or seen.token != ref.token:

@@ -16,7 +16,7 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import MessageTag, ThreadRef, message_tag
 from chalicelib.domain.model import About, Head, Message, Role
 from chalicelib.domain.queueing import Draft
-from chalicelib.engine.journal import commit_of
+from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, Opened, Store
 from chalicelib.services.appending import Appender, alive, known
 
@@ -38,8 +38,8 @@ class Edit:
             told |= {} if ask.tags is None else {"tags": list(about.tags)}
             now = self.appender.clock.now()
             draft = Draft(after=head, facts=(Fact(type="thread.updated", data=told, at=now),))
-            commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
-            result = self.appender.log.commit(replace(commit, about=about))
+            commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token(), about=about)
+            result = self.appender.log.commit(commit)
             if isinstance(result, Committed):
                 return wire.thread_body(ref, result.head, about)
         raise AssertionError("tries end with RetryLater")

@@ -21,6 +21,8 @@ from chalicelib.services.appending import alive, known
 
 #: Threads that one request looks at for a filtered list: bounded whatever the org's size.
 SCANNED_THREADS = 500
+#: Messages that one read brings: a message may have 256 KB, a page has at most 1 MB.
+ROWS_A_READ = 16
 #: A long poll looks at the head this often: soon after it began, then more rarely (seconds).
 FIRST_POLL_SECONDS = 0.04
 LONGEST_POLL_SECONDS = 0.4
@@ -210,7 +212,7 @@ class Read:
     ) -> Iterator[tuple[int, dict[str, Any] | None]]:
         low, high = (0, number or head.messages + 1) if descending else (number, head.messages + 1)
         while True:
-            rows = self.store.messages(ref, after=low, before=high, limit=LIST_DEFAULT, descending=descending)
+            rows = self.store.messages(ref, after=low, before=high, limit=ROWS_A_READ, descending=descending)
             yield from ((row.place, _body(ref, row)) for row in rows)
             if not rows:
                 return

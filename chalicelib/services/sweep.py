@@ -11,7 +11,7 @@ from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, RunStatus
 from chalicelib.domain.queueing import CANCEL_GRACE, WAKE_GRACE, Ending
 from chalicelib.engine import ending
-from chalicelib.engine.journal import commit_of
+from chalicelib.engine.log import commit_of
 from chalicelib.ports import DUE_SHARDS, Committed, Store
 from chalicelib.services.appending import Appender
 from chalicelib.services.cancel import BY_USER

@@ -40,9 +40,7 @@ class TakeTurn:
         """Work on a thread until it has no more work or the invocation's time is over. Raises RetryLater."""
         head = self._take(ref)
         while head is not None:
-            result = self._play(ref, *head, remaining)
-            if result is Result.HANDED_OVER:
-                self._send_on(ref)
+            if self._play(ref, *head, remaining) is Result.HANDED_OVER:
                 return
             head = self._look_again(ref, remaining)
 
@@ -76,7 +74,7 @@ class TakeTurn:
             extra={"action": "attempt", "thread_id": ref.id, "run_id": ref.run(head.run), "attempt": head.run_attempt},
         )
         try:
-            return turn.fail(fault) if fault else turn.play()
+            result = turn.fail(fault) if fault else turn.play()
         except LeaseLost:
             log.info("lease lost", extra={"action": "lease_lost", "thread_id": ref.id, "run_id": ref.run(head.run)})
             return Result.ENDED
@@ -85,6 +83,9 @@ class TakeTurn:
         except Exception as error:
             log.exception("turn failed", extra={"action": "turn_failed", "thread_id": ref.id})
             return self._give_up(turn, error)
+        if result is Result.HANDED_OVER:
+            self.appender.wake(ref, None, turn.attempt.journal.head)
+        return result
 
     def _give_up(self, turn: Turn, error: Exception) -> Result:
         """A fault of ours ends the run in words instead of trying it for ever."""
@@ -123,12 +124,6 @@ class TakeTurn:
             watched_at=self.appender.clock.monotonic(),
         )
         return Turn(attempt=attempt, recovered=recovered), fault
-
-    def _send_on(self, ref: ThreadRef) -> None:
-        """The wake-up that a hand-over has named."""
-        head = self.store.open(ref).head
-        if head is not None and head.run:
-            self.appender.wake(ref, None, head)
 
 
 def _tools(agent: Agent, arguments: Mapping[str, Any]) -> tuple[dict[str, Tool], str | None]:

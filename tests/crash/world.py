@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib.adapters.clients import Clients
+from chalicelib.adapters.system import SystemIds
 from chalicelib.adapters.table import Patience, Table
 from chalicelib.bootstrap import House
 from chalicelib.domain.commands import Answer, CreateThread, Delivery, Idempotency, Level, Principal, Say
@@ -52,7 +53,7 @@ class HandClock:
 
 
 class SeededIds:
-    """Ids and jitter that a seed repeats. Seeds of schedules differ, so that no two share a thread."""
+    """Ids and jitter that a seed repeats."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
@@ -125,7 +126,8 @@ class World:
         self.tap.reset()
         self.ids = SeededIds(self.seed)
         self.guests = Guests(stored=lambda: self.tap.stored)
-        self.principal = Principal(org=f"org_{self.ids.token()}", key_id="key_one", level=Level.MEMBER)
+        org = f"org_{SystemIds().token()}"  # the one thing that no seed repeats: a schedule may be played again
+        self.principal = Principal(org=org, key_id="key_one", level=Level.MEMBER)
         self.stuck: list[dict[str, Any]] = []
         self.snapshots: list[list[dict[str, Any]]] = []
         self.answers: list[Answer] = []

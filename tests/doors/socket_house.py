@@ -102,14 +102,6 @@ class _Watched:
         return call
 
 
-def page_of(pk: str, sk: str) -> tuple[ThreadRef, int] | None:
-    """Thread and last number of an event page's key."""
-    kind, *rest = keys.split(pk)
-    if kind != "thread" or len(rest) != 4 or rest[2] != "events":
-        return None
-    return ThreadRef(rest[0], rest[1]), int(sk)
-
-
 class _Shared:
     """What is slow to make and what all tests of a process can share: orgs, threads and connections are each test's
     own.
@@ -171,7 +163,7 @@ class SocketHouse:
             sockets=self.sockets,
             clock=self.clock,
             credentials=self.credentials,
-            page_of=page_of,
+            page_of=keys.page_at,
         )
         self.provision = Provision(directory=self.directory, clock=self.clock, ids=self.ids, stage="test")
 

@@ -58,7 +58,7 @@ class Product:
         given = {"PORT": str(self.port), "TURNLOG_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1", **environ}
         with self.output.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "infra.local"],
+                [sys.executable, "-m", "infra.local", "--app", "tests.journeys.guest_app"],
                 cwd=ROOT,
                 env={**clean, **given},
                 stdin=subprocess.DEVNULL,
@@ -122,10 +122,13 @@ class Talk:
         script: Sequence[Body] = (),
         tools: Mapping[str, Body] | None = None,
         message: str | None = None,
+        *,
+        agent: str = "scripted",
+        **arguments: Any,
     ) -> "Talk":
-        """A new thread of the scripted agent."""
-        arguments = {"script": list(script), "tools": dict(tools or {})}
-        accepted = turnlog.create_thread("scripted", arguments=arguments, message=message)
+        """A new thread of the scripted agent, or of the guest."""
+        given = {"script": list(script), **({"tools": dict(tools)} if tools else {}), **arguments}
+        accepted = turnlog.create_thread(agent, arguments=given, message=message)
         talk = cls(turnlog, accepted["thread"]["id"])
         if message is not None:
             talk.sent.append(accepted)

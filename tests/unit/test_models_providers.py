@@ -2,12 +2,10 @@
 
 import gc
 import json
-import select
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from types import AsyncGeneratorType
 from typing import Any
@@ -28,9 +26,9 @@ from chalicelib.ports import (
     ToolSpec,
     Usage,
 )
+from tests.unit.fake_provider import DEADLINE, Provider, Reply, serving
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "recorded"
-DEADLINE = 20.0  # seconds that a test waits for a condition before it fails
 ADD = ToolSpec(
     name="add",
     description="Add two numbers.",
@@ -44,81 +42,10 @@ def recorded(name: str) -> list[bytes]:
     return [event + b"\n\n" for event in raw.split(b"\n\n") if event]
 
 
-@dataclass(kw_only=True)
-class Reply:
-    """What the server does with one request: send `first`, wait for `go_on` if there is one, send `rest`."""
-
-    first: bytes = b""
-    rest: bytes = b""
-    status: int = 200
-    go_on: threading.Event | None = None
-
-
-@dataclass(kw_only=True)
-class Provider:
-    """A server that answers with prepared replies, in order; the last one again and again."""
-
-    server: ThreadingHTTPServer
-    replies: list[Reply] = field(default_factory=list)
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    client_left: threading.Event = field(default_factory=threading.Event)
-
-    def model(self) -> Model:
-        settings = ProviderSettings(
-            openai_base_url=f"http://127.0.0.1:{self.server.server_port}/v1", openai_api_key="k"
-        )
-        return ModelRegistry(settings=settings).resolve("openai:local")
-
-    def answers(self, *replies: Reply) -> Model:
-        self.replies.extend(replies)
-        return self.model()
-
-
-class Handler(BaseHTTPRequestHandler):
-    provider: Provider
-
-    def do_POST(self) -> None:
-        provider = self.provider
-        provider.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        reply = provider.replies.pop(0) if len(provider.replies) > 1 else provider.replies[0]
-        self.send_response(reply.status)
-        self.send_header("Content-Type", "text/event-stream" if reply.status == 200 else "application/json")
-        self.end_headers()
-        self.wfile.write(reply.first)
-        self.wfile.flush()
-        if reply.go_on is not None and not self.held(reply.go_on):
-            return
-        self.wfile.write(reply.rest)
-
-    def held(self, go_on: threading.Event) -> bool:
-        """Wait until the test says to go on (True) or the client leaves (False)."""
-        while not go_on.wait(0.02):
-            if select.select([self.connection], [], [], 0)[0]:
-                self.provider.client_left.set()
-                return False
-        return True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    class OwnHandler(Handler):
-        pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), OwnHandler)
-    server.daemon_threads = True
-    OwnHandler.provider = Provider(server=server)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield OwnHandler.provider
-    for reply in OwnHandler.provider.replies:
-        if reply.go_on is not None:
-            reply.go_on.set()
-    server.shutdown()
-    server.server_close()
-    thread.join(DEADLINE)
+    with serving() as started:
+        yield started
 
 
 class Asked:
@@ -259,8 +186,8 @@ def test_a_cancel_during_a_silence_ends_the_call_and_closes_the_connection(provi
 
 def test_a_cancel_before_the_first_byte_ends_the_call_and_closes_the_connection(provider: Provider) -> None:
     cancel = Asked()
+    cancel.event = provider.asked  # cancelled once the request is there
     model = provider.answers(Reply(go_on=threading.Event()))
-    threading.Timer(0.1, cancel.event.set).start()
     assert list(model.stream(request(), cancel)) == []
     assert provider.client_left.wait(DEADLINE)
 

@@ -150,7 +150,7 @@ class _Call:
                 for chunk in answer.ending(response):
                     self.arrived.put(chunk)
         except Exception as error:
-            pass
+            _let_go(error)
             raise
         finally:
             self.closed.set()

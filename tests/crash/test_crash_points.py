@@ -1,0 +1,88 @@
+"""The process dies at every AWS call of a turn, before it and after it; answers are lost, and sent again: nothing changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.crash.audit import audit
+from tests.crash.scenarios import SCENARIOS, Scenario
+from tests.crash.tap import Moment, Tap, lose_answer
+from tests.crash.world import World
+
+Worlds = Callable[[str], World]
+#: `make test` strikes every fourth point, another quarter of each scenario for each fault.
+QUARTER = 4
+
+
+def _dies_before(tap: Tap, point: int) -> None:
+    tap.at(point, Moment.BEFORE, tap.die)
+
+
+def _dies_after(tap: Tap, point: int) -> None:
+    tap.at(point, Moment.AFTER, tap.die)
+
+
+def _sent_again(tap: Tap, point: int) -> None:
+    """The answer is lost on its way to the SDK, which sends the request again by itself."""
+    tap.at(point, Moment.ANSWERED, lambda: 0)
+
+
+def _sent_again_then_dies(tap: Tap, point: int) -> None:
+    tap.at(point, Moment.ANSWERED, lambda: 0)
+    tap.at(point, Moment.AFTER, tap.die)
+
+
+def _answer_lost(tap: Tap, point: int) -> None:
+    """The answer is lost for good: whoever called must send it again, or live without it."""
+    tap.at(point, Moment.AFTER, lose_answer)
+
+
+FAULTS: dict[str, Callable[[Tap, int], None]] = {
+    "dies before": _dies_before,
+    "dies after": _dies_after,
+    "sent again": _sent_again,
+    "sent again, then dies": _sent_again_then_dies,
+    "answer lost": _answer_lost,
+}
+POINTS = [pytest.param(QUARTER, id="a quarter"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+
+_clean: dict[str, tuple[list[str], Any]] = {}
+
+
+def clean(worlds: Worlds, scenario: Scenario) -> tuple[list[str], Any]:
+    """Calls and outcome of a scenario without a fault; played once a test process."""
+    if scenario.name not in _clean:
+        world = worlds(f"{scenario.name}: clean")
+        scenario.play(world)
+        assert audit(world) == []
+        assert world.sweeps == 0, "without a fault nothing waits for the sweep"
+        _clean[scenario.name] = (list(world.tap.calls), scenario.outcome(world))
+    return _clean[scenario.name]
+
+
+@pytest.mark.parametrize("every", POINTS)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_fault_at_any_call_costs_at_most_a_retry(world: Worlds, name: str, fault: str, every: int) -> None:
+    scenario = SCENARIOS[name]
+    calls, outcome = clean(world, scenario)
+    points = range(1 + list(FAULTS).index(fault) % every, len(calls) + 1, every)
+    print(f"{name}, {fault}: {len(points)} of {len(calls)} calls, {list(points)}")
+    wrong = [line for point in points for line in _faults(world, scenario, fault, point, calls, outcome)]
+    assert wrong == [], "\n".join(wrong)
+
+
+def _faults(
+    worlds: Worlds, scenario: Scenario, fault: str, point: int, calls: list[str], outcome: Any
+) -> list[str]:
+    """What is wrong after one fault at one call."""
+    world = worlds(f"{scenario.name}: {fault} at {point}")
+    FAULTS[fault](world.tap, point)
+    scenario.play(world)
+    found = audit(world)
+    if not world.tap.struck or world.tap.calls[:point] != calls[:point]:
+        found.append(f"the schedule was not repeated: {world.tap.calls}")
+    if (after := scenario.outcome(world)) != outcome:
+        found.append(f"the outcome is another:\n      {after}\n      {outcome}")
+    return [f"{world.seed} ({calls[point - 1]}): {line}" for line in found]

@@ -1,0 +1,157 @@
+"""The product with one more guest, for journeys: hosted by the launcher as `--app tests.journeys.guest_app`.
+
+Everything is the product's own `app`; what is added is what its users add. The agent `guest` plays scripts like the
+shipped `scripted` agent and has tools whose results no thread argument could hold: of any size, of any Python kind. Its
+model writes each request down, if the thread's arguments name a file for it, so that a test can read what was asked.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from app import (
+    app as app,
+)
+from app import (
+    connect as connect,
+)
+from app import (
+    disconnect as disconnect,
+)
+from app import (
+    fan_out as fan_out,
+)
+from app import (
+    message as message,
+)
+from app import (
+    provision as provision,
+)
+from app import (
+    run_turn as run_turn,
+)
+from app import (
+    sweep as sweep,
+)
+from chalicelib import bootstrap, settings
+from chalicelib.agents import AGENTS
+from chalicelib.engine.agent import Agent, tool
+from chalicelib.engine.models import ModelRegistry
+from chalicelib.engine.state import ThreadState
+from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
+
+Letters = Literal["ascii", "emoji", "quotes", "random"]
+
+
+def written(letters: Letters, size: int, seed: int = 0) -> str:
+    """A text of `size` bytes of UTF-8 (emoji: rounded down to whole ones); `random` hardly compresses."""
+    if letters == "random":
+        return "".join(random.Random(seed).choices("".join(map(chr, range(35, 91))), k=size))
+    unit = {"ascii": "a", "emoji": "\N{ROCKET}", "quotes": '"'}[letters]
+    return unit * (size // len(unit.encode()))
+
+
+@tool
+def write(letters: Letters, size: int, seed: int = 0) -> str:
+    """A text of a size in bytes."""
+    return written(letters, size, seed)
+
+
+class Unreadable:
+    """An object that refuses to be looked at."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("not for your eyes")
+
+
+def _around() -> list[Any]:
+    inside: list[Any] = []
+    inside.append(inside)
+    return inside
+
+
+#: Values that are no JSON, by name.
+ODD: dict[str, Any] = {
+    "nan": float("nan"),
+    "infinity": float("-inf"),
+    "decimal": Decimal("0.1"),
+    "empty set": set(),
+    "set": {2, 1},
+    "bytes": b"\xff\x00",
+    "datetime": datetime(2026, 1, 1),
+    "exception": ValueError("x"),
+    "half": "bad \ud800 half and \0 nul",
+    "split": "\ud83d\ude80",
+    "itself": _around(),
+    "unreadable": Unreadable(),
+    "keys": {1: "a", "1": "b", None: "c", (1, 2): "d"},
+}
+
+
+@tool
+def odd(kind: str) -> Any:
+    """A value that is no JSON."""
+    return {"value": ODD[kind]}
+
+
+@tool
+def raising(kind: str) -> Any:
+    """Fails with a value that is no JSON in its text."""
+    raise RuntimeError(ODD[kind])
+
+
+@tool
+def repeat(value: Any) -> Any:
+    """The argument itself."""
+    return value
+
+
+@tool(timeout_seconds=0.5)
+def late(state: ThreadState) -> str:
+    """Takes longer than it may."""
+    state.wait(20)
+    return "late"
+
+
+AGENTS["guest"] = Agent(name="guest", model="scripted:script", tools=[write, odd, raising, repeat, late])
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A model that writes its requests down."""
+
+    model: Model
+
+    def stream(self, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
+        """As the model, after a line with the messages in the file that the thread's arguments name."""
+        file = request.arguments.get("watch")
+        if isinstance(file, str):
+            with Path(file).open("a") as lines:
+                lines.write(json.dumps(list(request.messages)) + "\n")
+        yield from self.model.stream(request, cancel)
+
+
+@dataclass(frozen=True)
+class WatchedModels:
+    """The registry of the local stage, each model watched."""
+
+    registry: ModelRegistry
+
+    def resolve(self, name: str) -> Model:
+        """The model of that name."""
+        return Watched(self.registry.resolve(name))
+
+
+@cache
+def house() -> bootstrap.House:
+    """The house of this process, with models that are watched."""
+    return bootstrap.House(settings.read(), models=WatchedModels(ModelRegistry(scripted=True)))
+
+
+bootstrap.house = house
