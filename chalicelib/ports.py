@@ -390,6 +390,9 @@ class Blobs(Protocol):
     def get(self, ref: ThreadRef, sha256: str) -> tuple[bytes, str] | None:
         """The bytes and their content type, or None."""
 
+    def address(self, ref: ThreadRef, sha256: str) -> str:
+        """Where anybody can fetch the object for some minutes. Whether it exists shows only there."""
+
 
 class SocketGone(Exception):
     """The connection no longer exists (410)."""

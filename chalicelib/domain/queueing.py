@@ -9,21 +9,24 @@ number and so its place among what is queued; the joins behind it are bound to i
 (`Command.joins`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import wire
+from chalicelib.domain import values, wire
 from chalicelib.domain.commands import Delivery, Part
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.limits import QUEUED_COMMANDS
+from chalicelib.domain.limits import KB, QUEUED_COMMANDS
 from chalicelib.domain.model import Call, Command, CommandState, Head, Message, RunStatus, State, Tokens
 
 #: A wake-up that was sent is given this long before the sweep sends it again (microseconds).
 WAKE_GRACE = 5_000_000
 #: A cancelled attempt that has not settled loses its lease after this long (spec section 7).
 CANCEL_GRACE = 10_000_000
+#: Content of the messages that one write places: it stands in their rows, and in their events where it is small, in a
+#: transaction of at most 3 MB (design section 4.4).
+PLACED_BYTES = 3 * KB * KB // 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,17 @@ class Ask:
 def is_full(head: Head) -> bool:
     """True when the thread takes no more commands for now (spec section 13)."""
     return head.queued + head.pending >= QUEUED_COMMANDS
+
+
+def placeable(commands: Iterable[Command], most: int) -> int:
+    """How many of these commands' messages one write can place: the first ones, at most `most`, at least one."""
+    count = used = 0
+    for command in commands:
+        used += values.size(list(command.content or ()))
+        if count == most or (count and used > PLACED_BYTES):
+            break
+        count += 1
+    return count
 
 
 def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:

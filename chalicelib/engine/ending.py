@@ -8,10 +8,10 @@ streamed, and the calls of the last answer that have no result.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import queueing, wire
+from chalicelib.domain import queueing, values, wire
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.limits import RESPONSE_BYTES
+from chalicelib.domain.limits import CONTENT_BYTES, RESPONSE_BYTES
 from chalicelib.domain.model import Call, Command, CommandState, Head, Message, Outcome, Role, RunStatus
 from chalicelib.domain.queueing import Draft, Ending
 from chalicelib.engine.journal import then
@@ -20,6 +20,8 @@ from chalicelib.ports import Store
 #: Finished calls that `run.cancelled` names, newest first: enough to see what was done, bounded (I11).
 NAMED_CALLS = 50
 ABORTED = "The call was aborted before it finished."
+#: Results of a model step in the conversation, together: they stand in one row (limits.ITEM_BYTES).
+RESULTS_BYTES = CONTENT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,7 @@ def tell_results(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, no
         id=ref.results(head.run, step),
         run=head.run,
         role=Role.TOOL,
-        content=tuple(result_part(call) for call in calls),
+        content=_fitting([result_part(call) for call in calls]),
         metadata={},
         created_at=now,
     )
@@ -131,6 +133,17 @@ def completed_call(head: Head, call: Call, now: int) -> Fact:
 def result_part(call: Call) -> dict[str, Any]:
     """A call's result as a part of its tool message."""
     return {"type": "tool_result", "call_id": call.id, "outcome": call.outcome, "content": call.result}
+
+
+def _fitting(parts: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """The results with the largest cut, so that together they fit the message: small ones stay whole."""
+    sizes, left, most = sorted(values.size(part["content"]) for part in parts), RESULTS_BYTES, RESULTS_BYTES
+    for number, size in enumerate(sizes):
+        most = left // (len(sizes) - number)
+        if size > most:
+            return tuple({**part, "content": values.cut_value(part["content"], most)[0]} for part in parts)
+        left -= size
+    return tuple(parts)
 
 
 def oldest_join(store: Store, ref: ThreadRef, head: Head, command: Command) -> Command | None:

@@ -117,7 +117,8 @@ class Turn:
         self.bound_taken = True
 
     def _take_in(self, head: Head) -> Draft:
-        joins = self._joins(head)[:JOINS_A_WRITE]
+        waiting = self._joins(head)
+        joins = waiting[: queueing.placeable(waiting, JOINS_A_WRITE)]
         if not joins:
             return Draft(after=head)
         free = sum(1 for join in joins if join.number >= head.free_from)

@@ -114,8 +114,9 @@ class Cancel:
         return queueing.end_queued(ref, head, run, reason=BY_USER, first_queued=first, now=now)
 
     def _withdrawal(self, ref: ThreadRef, head: Head, now: int) -> Draft:
-        rows = self._waiting(ref, head)[:WITHDRAWN_A_WRITE]
-        return queueing.withdraw_all(ref, head, tuple(rows), reason=BY_USER, now=now)
+        rows = self._waiting(ref, head)
+        some = tuple(rows[: queueing.placeable(rows, WITHDRAWN_A_WRITE)])
+        return queueing.withdraw_all(ref, head, some, reason=BY_USER, now=now)
 
     def _waiting(self, ref: ThreadRef, head: Head) -> list[Command]:
         """Queued runs and pending joins, oldest first; never the run in flight."""
@@ -130,9 +131,9 @@ class Cancel:
 
     def _withdraw_surplus(self, ref: ThreadRef, head: Head) -> Head:
         """A queue longer than one write takes back is shortened from its end first, so that nothing of it starts."""
-        while len(waiting := self._waiting(ref, head)) > WITHDRAWN_A_WRITE:
+        while queueing.placeable(waiting := self._waiting(ref, head), WITHDRAWN_A_WRITE) < len(waiting):
             now = self.appender.clock.now()
-            last = tuple(waiting[-WITHDRAWN_A_WRITE:])
+            last = tuple(waiting[-queueing.placeable(reversed(waiting), WITHDRAWN_A_WRITE) :])
             draft = queueing.withdraw_all(ref, head, last, reason=BY_USER, now=now)
             commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
             result = self.appender.log.commit(commit)

@@ -155,6 +155,10 @@ class Read:
             raise NotFound
         return found
 
+    def blob_address(self, p: Principal, thread_id: str, name: str) -> str:
+        """Where a large field that does not fit an answer can be fetched; only for one that `blob` has answered."""
+        return self.blobs.address(known(p.org, thread_id), name)
+
     def agents(self, p: Principal) -> list[dict[str, Any]]:
         """The agents of this deployment."""
         return [_agent_body(agent) for agent in self.agents_by_name.values()]

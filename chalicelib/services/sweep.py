@@ -58,11 +58,11 @@ class Sweep:
             self._wake(ref, head, now)
 
     def _wake(self, ref: ThreadRef, head: Head, now: int) -> None:
-        """Nobody works on the run: name a new wake-up and send it. A dead runner's message holds its old group: new
-        epoch.
+        """Nobody works on the run: name a new wake-up and send it, in a new epoch. A runner that died holds the old
+        group until its message is visible again, and it may have died before it took a lease that would tell of it.
         """
         backoff = min(LONGEST_BACKOFF, WAKE_GRACE * 2 ** min(head.stalls, 6))
-        claimed = self.store.claim(ref, rev=head.rev, due_at=now + backoff, wake=True, epoch=head.lease_until > 0)
+        claimed = self.store.claim(ref, rev=head.rev, due_at=now + backoff, wake=True, epoch=True)
         if claimed is not None:
             log.info("woken", extra={"action": "woken", "thread_id": ref.id, "run_id": ref.run(head.run)})
             self.appender.wake(ref, None, claimed)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import importlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -93,6 +94,8 @@ def seed(provision: Function, file: Path) -> dict[str, str]:
 
 def configuration(gateway: Gateway) -> uvicorn.Config:
     """How the server listens: silent about requests, no compression and no pings (API Gateway has neither)."""
+    # uvicorn takes a handshake that was refused with an HTTP answer for one that was forgotten, and says so loudly.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "completing handshake" not in record.getMessage())
     return uvicorn.Config(
         gateway,
         lifespan="off",

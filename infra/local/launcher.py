@@ -174,6 +174,7 @@ def _app_environment(
         "TURNLOG_SOCKET_URL": f"{options.url.replace('http', 'ws', 1)}/ws",
         "TURNLOG_SECRET": secret,
         "TURNLOG_MODEL": options.model,
+        "POWERTOOLS_LOG_LEVEL": kept.get("POWERTOOLS_LOG_LEVEL", "WARNING"),  # the console is for what went wrong
         **(model.environment if model else {}),
     }
 

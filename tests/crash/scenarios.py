@@ -114,7 +114,8 @@ def _all_taken_in(world: World) -> Any:
     shown = told(world)
     said = [m["content"][0]["text"] for m in shown["messages"] if m["role"] == "user"]
     seen = [m["content"][0]["text"] for m in world.guests.requests[-1].messages if m["role"] == "user"]
-    return {"said": said, "seen": seen, "last": shown["messages"][-1]["role"], "runs": list(shown["runs"].values())}
+    ends = [(run["status"], run["reason"]) for run in shown["runs"].values()]
+    return {"said": said, "seen": seen, "last": shown["messages"][-1]["role"], "ends": ends}
 
 
 SCENARIOS = {

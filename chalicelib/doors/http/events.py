@@ -4,10 +4,12 @@ import re
 
 from chalice.app import Blueprint, Response
 
+from chalicelib.domain.limits import KB
 from chalicelib.doors.http.exchange import Headers, current
 
 routes = Blueprint(__name__)
 
+ANSWER_BYTES = 4 * KB * KB  # spec section 3: above it 307; a function's answer is at most 6 MB, in base64 4.5 MB
 _MEDIA = re.compile(r"[ -~]{3,255}")
 
 
@@ -22,9 +24,12 @@ def list_events(thread_id: str) -> Response:
 
 @routes.route("/threads/{thread_id}/blobs/{ref}", methods=["GET"])
 def get_blob(thread_id: str, ref: str) -> Response:
-    """A large field of an event as bytes. Nothing in it may run in a browser of ours."""
+    """A large field of an event as bytes, or where they are. Nothing in it may run in a browser of ours."""
     x = current()
     content, content_type = x.house.read.blob(x.principal, thread_id, ref)
+    if len(content) > ANSWER_BYTES:
+        address = x.house.read.blob_address(x.principal, thread_id, ref)
+        return Response(body=None, status_code=307, headers={"Location": address})
     safe_type = content_type if _MEDIA.fullmatch(content_type) else "application/octet-stream"
     headers: Headers = {
         "Content-Type": safe_type,
