@@ -236,8 +236,7 @@ class Store(Protocol):
         """Take the lease of the run in flight, if there is one and no lease holds it: one conditional update.
 
         `takeover` also takes a lease that ended without release before `now`, and raises the epoch. The same nonce
-        again
-        answers the same lease. (head as it stands, whether the lease is the caller's).
+        again answers the same lease. (head as it stands, whether the lease is the caller's).
         """
 
     def renew(self, ref: ThreadRef, *, run: int, attempt: int, until: int) -> Head | None:

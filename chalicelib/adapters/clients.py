@@ -43,6 +43,8 @@ class Clients:
                     read_timeout=read_seconds,
                     retries={"mode": "standard", "total_max_attempts": attempts},
                     max_pool_connections=POOL,
+                    # A presigned address of S3 is otherwise signed in the old way, which newer regions refuse.
+                    signature_version="s3v4" if service == "s3" else None,
                     s3={"addressing_style": "path"},  # a bucket's name is no host name at a local endpoint
                 )
                 self._session = self._session or Session()

@@ -1,8 +1,7 @@
 """Canonical events: the one discriminated union that every engine, reader and export speaks (spec section 5).
 
 A `Fact` is what somebody wants to tell; it becomes an `Event` when it gets its number in a commit. Event ids follow
-from
-thread and number, so an event that was renumbered before it was stored leaves no trace of the first try.
+from thread and number, so an event that was renumbered before it was stored leaves no trace of the first try.
 """
 
 from collections.abc import Mapping

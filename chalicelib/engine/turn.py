@@ -2,8 +2,7 @@
 
 The order of one model step (spec section 7): inject pending messages; assemble the context; call the model; store the
 answer; run tools, storing each result as it lands; evaluate the stops. Everything that is known is in rows, so a turn
-can
-be taken up at any boundary by another attempt; what an attempt knows beyond that is only what it has not told yet.
+can be taken up at any boundary by another attempt; what an attempt knows beyond that is only what it has not told yet.
 """
 
 from dataclasses import dataclass, replace

@@ -1,10 +1,8 @@
 """Threads that do the waiting of a turn: one reads the model, one runs each tool. They never write anything.
 
 Whatever happens on them arrives in one inbox, in order; the turn takes it from there on its own thread, so all writes
-of
-an attempt are made by one thread and need no lock. A worker whose result is no longer wanted is told by its `Cancel`
-and
-left behind: a late result meets an inbox that nobody reads.
+of an attempt are made by one thread and need no lock. A worker whose result is no longer wanted is told by its
+`Cancel` and left behind: a late result meets an inbox that nobody reads.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """The one door for work (invariant I1): messages and runs become commands in one conditional transaction.
 
 The wake-up follows from the stored row: it is sent at once, and sent again by the sweep until the work is taken. With
-an
-idempotency key a second call answers the same ids with their present state and changes nothing; without one it is new
-work.
+an idempotency key a second call answers the same ids with their present state and changes nothing; without one it is
+new work.
 """
 
 from collections.abc import Callable, Collection

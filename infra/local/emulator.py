@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.local.options import ROOT, Refusal
+from infra.local.resources import CREDENTIALS
 
 PROGRAM = ROOT / ".emulator" / "bin" / "ministack"
 POLL_SECONDS = 0.03
@@ -85,6 +86,7 @@ def _environment(inherited: Mapping[str, str], folder: Path, port: int, persist:
     kept = {name: value for name, value in inherited.items() if not name.startswith(foreign)}
     flag = "1" if persist else "0"
     return kept | {
+        **CREDENTIALS,  # what it checks presigned addresses against
         "BIND_HOST": "127.0.0.1",
         "GATEWAY_PORT": str(port),
         "MINISTACK_HOST": "127.0.0.1",

@@ -30,7 +30,7 @@ def audit(world: World) -> list[str]:
         *_one_end(events),
         *_all_closed(events),
         *_paired(world.guests, events),
-        *_no_repeat(world.guests, _rules(events)),
+        *_no_repeat(world.guests, _rules(folded(world).arguments, events)),
         *_at_rest(world),
         *_stored_as_told(world, events),
         *_one_door(world, events),
@@ -196,9 +196,9 @@ def _unpaired(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"no results of {awaited}"
 
 
-def _rules(events: Events) -> dict[str, str]:
+def _rules(arguments: Mapping[str, Any], events: Events) -> dict[str, str]:
     """Call id -> what its tool wants after a crash."""
-    tools = events[0]["data"]["arguments"].get("tools", {}) if events else {}
+    tools = arguments.get("tools", {})
     started = [event["data"] for event in events if event["type"] == "tool.started"]
     return {data["call_id"]: tools[data["name"]].get("on_retry", "surface") for data in started}
 

@@ -180,6 +180,10 @@ class CardboardHouse:
         self._note("blob", p, thread_id, ref)
         return self.stored, self.stored_type
 
+    def blob_address(self, p: Principal, thread_id: str, ref: str, /) -> str:
+        self._note("blob_address", p, thread_id, ref)
+        return f"http://127.0.0.1:1/{ref}?signed"
+
     def agents(self, p: Principal, /) -> list[Any]:
         self._note("agents", p)
         return [{"name": "assistant"}]

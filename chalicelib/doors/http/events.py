@@ -29,7 +29,7 @@ def get_blob(thread_id: str, ref: str) -> Response:
     content, content_type = x.house.read.blob(x.principal, thread_id, ref)
     if len(content) > ANSWER_BYTES:
         address = x.house.read.blob_address(x.principal, thread_id, ref)
-        return Response(body=None, status_code=307, headers={"Location": address})
+        return Response(body=b"", status_code=307, headers={"Location": address})
     safe_type = content_type if _MEDIA.fullmatch(content_type) else "application/octet-stream"
     headers: Headers = {
         "Content-Type": safe_type,
