@@ -3,7 +3,7 @@
 #   make run                    sets up, starts the local cloud and the app, prints the address and keys; Ctrl-C ends it
 #   make run PORT=8001          another port (default 8000)
 #   make run MODEL=smollm2      a small real model on this machine (installed at its first start)
-#   make test                   sets up and runs the fast tests; `make test-all` runs every test
+#   make test                   sets up and runs the fast tests; `make test-slow` the others, `make test-all` every test
 #   make check                  format, lint, types, import arrows
 #   TURNLOG_STATE_DIR=...       where state is kept (default .turnlog)
 
@@ -20,13 +20,16 @@ export PORT MODEL
 
 PIP := -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: run test test-all check setup clean python
+.PHONY: run test test-slow test-all check setup clean python
 
 run: $(VENV)/.local $(EMULATOR)/.installed
 	@exec $(BIN)/python -m infra.local
 
 test: setup
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not real_model"
+
+test-slow: setup
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or real_model"
 
 test-all: setup
 	@$(BIN)/python -m pytest -q -n $(WORKERS)

@@ -29,6 +29,10 @@ CANCEL_GRACE = 10_000_000
 PLACED_BYTES = 3 * KB * KB // 2
 
 
+class StaleHead(Exception):
+    """The rows tell something else than the head: somebody has written in between. Read the head again, decide anew."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """A decision on a head. `places` of messages are relative: the first message gets `after.messages` before the
@@ -359,6 +363,8 @@ def _name_next(head: Head, waiting: set[int], ending: Ending, now: int) -> tuple
         state = State.FAILED if ending.status is RunStatus.FAILED else State.IDLE
         return change_state(_no_run(head), state, ending.reason, now)
     follows = waiting - {head.first_queued}
+    if head.queued > 1 and not follows:
+        raise StaleHead
     after = replace(head, queued=head.queued - 1, first_queued=min(follows) if head.queued > 1 else 0)
     return _in_flight(after, head.first_queued, now), ()
 

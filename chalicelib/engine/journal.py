@@ -12,7 +12,7 @@ from typing import Any
 from chalicelib.domain.errors import LeaseLost
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, Message
-from chalicelib.domain.queueing import Draft
+from chalicelib.domain.queueing import Draft, StaleHead
 from chalicelib.engine.log import Log, commit_of
 from chalicelib.ports import Clock, Committed
 
@@ -101,7 +101,11 @@ class Journal:
             if self.head.cancel and not ending:
                 raise CancelSeen
             before, now = self.head, self._clock.now()
-            draft = self._draft(before, decide)
+            try:
+                draft = self._draft(before, decide)
+            except StaleHead:
+                self._look_again(before, ending)
+                continue
             after = replace(draft.after, stalls=0) if progress else draft.after
             name = f"{self.run}.{self.attempt}.{self._writes}"
             commit = commit_of(self.ref, before, replace(draft, after=after), now=now, write=name)
@@ -113,6 +117,13 @@ class Journal:
             if result.taken:
                 raise CallIdsTaken(result.taken)
             self._see_moved(result.head, ending)
+
+    def _look_again(self, before: Head, ending: bool) -> None:
+        """What was read beside the head did not fit it: there must be a newer head."""
+        head = self._log.store.open(self.ref).head
+        if head is not None and head.rev == before.rev:
+            raise RuntimeError(f"the rows of {self.ref.id} contradict its head at rev {head.rev}")
+        self._see_moved(head, ending)
 
     def _draft(self, head: Head, decide: Decide) -> Draft:
         if self._opening is None:

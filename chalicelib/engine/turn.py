@@ -55,7 +55,10 @@ class Turn:
 
     def fail(self, detail: str) -> Result:
         """End the run because the engine itself met something that it cannot handle."""
-        return self._end(_failure("step_error", detail, retryable=False))
+        try:
+            return self._end(_failure("step_error", detail, retryable=False))
+        except CancelSeen:
+            return self._end(Ending(status=RunStatus.CANCELLED, reason="aborted_by_user"))
 
     def _play(self) -> Result:
         journal = self.attempt.journal
@@ -187,7 +190,7 @@ class Turn:
         return None if ended else list(calls.values())
 
     def _end(self, how: Ending) -> Result:
-        """Close what is open and end the run, in one write."""
+        """Close what is open and end the run, in one write. Raises CancelSeen: no other end may follow a cancel."""
         attempt = self.attempt
         attempt.workers.dismiss()
 
@@ -202,7 +205,7 @@ class Turn:
                 closed = then(closed, lambda at: ending.close_calls(attempt.ref, at, calls, step=step, now=now))
             return then(closed, lambda at: self._ending(at, how))
 
-        attempt.journal.write(decide, ending=True)
+        attempt.journal.write(decide, ending=how.status is RunStatus.CANCELLED)
         return Result.ENDED
 
     def _ending(self, head: Head, how: Ending) -> Draft:

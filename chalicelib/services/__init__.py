@@ -1,1 +1,1 @@
-"""Use cases, one verb a file. A service reads, decides with the domain, and writes once; a second call is always told."""
+"""Use cases, one verb a file. A service reads, decides with the domain, writes once, and says what a repeat does."""

@@ -15,7 +15,7 @@ from chalicelib.domain.commands import Answer, Idempotency, Principal
 from chalicelib.domain.errors import KeyReused, NotFound
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import Command, CommandState, Head, RunStatus
-from chalicelib.domain.queueing import Draft, Ending
+from chalicelib.domain.queueing import Draft, Ending, StaleHead
 from chalicelib.engine import ending
 from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
@@ -72,7 +72,10 @@ class Cancel:
             if everything:
                 head = self._withdraw_surplus(ref, head)
             key = idem.key if idem else None
-            plan = self._plan(ref, head, number or head.run, everything=everything, key=key, nonce=nonce, now=now)
+            try:
+                plan = self._plan(ref, head, number or head.run, everything=everything, key=key, nonce=nonce, now=now)
+            except StaleHead:
+                continue
             after = self._write(ref, head, plan, idem, nonce, now)
             if after is not None:
                 return self._answer(ref, after, plan)

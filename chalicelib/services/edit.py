@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import wire
-from chalicelib.domain.commands import PatchMessage, PatchThread, Principal
-from chalicelib.domain.errors import NotFound, ThreadBusy
+from chalicelib.domain.commands import Part, PatchMessage, PatchThread, Principal
+from chalicelib.domain.errors import InvalidRequest, NotFound, ThreadBusy
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import MessageTag, ThreadRef, message_tag
 from chalicelib.domain.model import About, Head, Message, Role
@@ -52,7 +52,7 @@ class Edit:
         def decide(head: Head, row: Message, now: int) -> Draft:
             new = replace(
                 row,
-                content=row.content if ask.content is None else ask.content,
+                content=row.content if ask.content is None else _edited(row, ask.content),
                 metadata=row.metadata if ask.metadata is None else ask.metadata,
                 updated_at=now,
             )
@@ -127,6 +127,13 @@ class Edit:
             return []
         behind = self.store.messages(ref, after=row.place, before=head.messages + 1, limit=10)
         return [m for m in behind if m.role is Role.TOOL and not m.deleted and _answers(m, calls)]
+
+
+def _edited(row: Message, content: tuple[Part, ...]) -> tuple[Part, ...]:
+    """New words of a message; the calls of an answer stay, since their results do. Results are not anybody's words."""
+    if row.role is Role.TOOL:
+        raise InvalidRequest.at("content", "the results of tools cannot be edited")
+    return (*content, *(part for part in row.content if part["type"] == "tool_call"))
 
 
 def _answers(message: Message, calls: set[str]) -> bool:

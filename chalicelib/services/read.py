@@ -136,7 +136,9 @@ class Read:
             head = alive(self.store.open(ref).head)
             events = []
             if head.seq > after:
-                events = self.store.events(ref, after=after, limit=limit, max_bytes=RESPONSE_BYTES)
+                stored = self.store.events(ref, after=after, limit=limit, max_bytes=RESPONSE_BYTES)
+                # What came after the head was read is left for the next page: events and status are of one moment.
+                events = [event for event in stored if event.seq <= head.seq]
             left = until - self.clock.monotonic()
             if events or left <= 0:
                 break

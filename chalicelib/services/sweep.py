@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, RunStatus
-from chalicelib.domain.queueing import CANCEL_GRACE, WAKE_GRACE, Ending
+from chalicelib.domain.queueing import CANCEL_GRACE, WAKE_GRACE, Ending, StaleHead
 from chalicelib.engine import ending
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import DUE_SHARDS, Committed, Store
@@ -70,7 +70,10 @@ class Sweep:
     def _settle(self, ref: ThreadRef, head: Head, now: int) -> None:
         """A cancelled run whose attempt is gone or does not listen: its lease is broken and the run ends here."""
         how = Ending(status=RunStatus.CANCELLED, reason=BY_USER)
-        draft = ending.end_lost_run(self.store, ref, head, how, now=now)
+        try:
+            draft = ending.end_lost_run(self.store, ref, head, how, now=now)
+        except StaleHead:
+            return  # still due: the next sweep looks again
         commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
         result = self.appender.log.commit(commit)
         if isinstance(result, Committed):

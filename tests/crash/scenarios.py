@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.domain.commands import Delivery
 from tests.crash.audit import told
+from tests.crash.tap import Moment
 from tests.crash.world import World
 
 JOINS = tuple(f"join {number}" for number in range(1, 11))
@@ -21,6 +23,8 @@ class Scenario:
     name: str
     play: Callable[[World], None]
     outcome: Callable[[World], Any] = told
+    sweeps: int = 0
+    """How often the sweep must come before all is done, without a fault."""
 
 
 def step(*events: Event, stop: str = "end") -> dict[str, Any]:
@@ -62,14 +66,19 @@ def _to_rest(world: World) -> None:
     world.redeliver_all()
 
 
-def _short_text(world: World) -> None:
-    world.create({"script": [step(text("Hello. "), text("How are you?"))] * AGAIN})
-    _to_rest(world)
+LONG_TEXT: Mapping[str, Any] = {"script": [step(text("a" * LONG), text("b" * LONG))] * AGAIN}
 
 
-def _long_text(world: World) -> None:
-    world.create({"script": [step(text("a" * LONG), text("b" * LONG))] * AGAIN})
-    _to_rest(world)
+def _two_tools_script(on_retry: str) -> dict[str, Any]:
+    return {"script": [TWO_CALLS, *[step(text("Both are done."))] * AGAIN], "tools": tools(on_retry)}
+
+
+def _plain(arguments: Mapping[str, Any]) -> Callable[[World], None]:
+    def play(world: World) -> None:
+        world.create(arguments)
+        _to_rest(world)
+
+    return play
 
 
 def _large(world: World) -> None:
@@ -77,15 +86,6 @@ def _large(world: World) -> None:
     script = [step(*call("c1", "large"), stop="tool_calls"), *[step(text("That was much."))] * AGAIN]
     world.create({"script": script, "tools": large}, text="t" * LARGE)
     _to_rest(world)
-
-
-def _two_tools(on_retry: str) -> Callable[[World], None]:
-    def play(world: World) -> None:
-        script = [TWO_CALLS, *[step(text("Both are done."))] * AGAIN]
-        world.create({"script": script, "tools": tools(on_retry)})
-        _to_rest(world)
-
-    return play
 
 
 def _second_message(world: World) -> None:
@@ -100,12 +100,75 @@ def _joins_in_flight(world: World) -> None:
 
     def while_asked(count: int) -> None:
         if count == 1:
-            with world.tap.outside():
-                for words in JOINS:
-                    world.post(words, house=world.process(salt=words))
+            world.meanwhile(lambda: [world.post(words) for words in JOINS])
 
     world.guests.while_asked = while_asked
     world.create({"script": [step(text("answer"))] * AGAIN})
+    _to_rest(world)
+
+
+def _resets(world: World) -> None:
+    """The first answer breaks off, the second is whole."""
+    cut = {"events": [text("c" * LONG)]}
+    world.create({"script": [cut, *[step(text("whole"))] * AGAIN]})
+    _to_rest(world)
+
+
+def _broken_tools(world: World) -> None:
+    """What the thread declares as a tool is none."""
+    world.create({"script": [step(text("never said"))], "tools": {"broken": 5}})
+    _to_rest(world)
+
+
+def _failing_model(world: World) -> None:
+    """The model fails for good, after it has said something, while a message waits."""
+    error = {"type": "error", "status": 400, "detail": "no", "retryable": False}
+    world.create({"script": [{"events": [text("d" * LONG), error]}] * AGAIN})
+    world.post("wait for me")
+    _to_rest(world)
+
+
+def _lost(script: Mapping[str, Any], call: int) -> Callable[[World], None]:
+    """A first attempt has died after one of its calls; faults strike whoever takes the run up."""
+
+    def play(world: World) -> None:
+        world.sweeps_count = True
+        world.create(script)
+        world.tap.at(len(world.tap.calls) + call, Moment.AFTER, world.tap.die)
+        _to_rest(world)
+
+    return play
+
+
+def _cancelled_while_lost(world: World) -> None:
+    """An attempt has died in the middle of its answer; a client cancels the run. Another run waits behind it."""
+    world.sweeps_count = True
+    world.create(LONG_TEXT)
+    world.post("next", Delivery.ENQUEUE)
+    world.tap.at(len(world.tap.calls) + 3, Moment.AFTER, world.tap.die)
+    world.deliver()
+    world.cancel()
+    _to_rest(world)
+
+
+def _cancelled_when_lost_for_long(world: World) -> None:
+    """As before, but the lease is over when the client cancels: the cancel settles the run itself."""
+    world.sweeps_count = True
+    world.create(LONG_TEXT)
+    world.post("next", Delivery.ENQUEUE)
+    world.tap.at(len(world.tap.calls) + 3, Moment.AFTER, world.tap.die)
+    world.deliver()
+    world.clock.sleep(40)
+    world.cancel()
+    _to_rest(world)
+
+
+def _withdrawn(world: World) -> None:
+    """A client stops everything, before anything began."""
+    world.create(LONG_TEXT)
+    world.post("next", Delivery.ENQUEUE)
+    world.post("join")
+    world.request(lambda house: house.cancel.stop(world.principal, world.thread.id, True, None))
     _to_rest(world)
 
 
@@ -118,17 +181,31 @@ def _all_taken_in(world: World) -> Any:
     return {"said": said, "seen": seen, "last": shown["messages"][-1]["role"], "ends": ends}
 
 
+def _forgiving(world: World) -> Any:
+    return told(world, forgiving=True)
+
+
+SHORT_TEXT = {"script": [step(text("Hello. "), text("How are you?"))] * AGAIN}
+AGAIN_SCRIPT, SURFACE_SCRIPT = _two_tools_script("again"), _two_tools_script("surface")
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario(name="short text", play=_short_text),
-        Scenario(name="long text", play=_long_text),
+        Scenario(name="short text", play=_plain(SHORT_TEXT)),
+        Scenario(name="long text", play=_plain(LONG_TEXT)),
         Scenario(name="large", play=_large),
-        Scenario(name="two tools again", play=_two_tools("again")),
-        Scenario(
-            name="two tools surface", play=_two_tools("surface"), outcome=lambda world: told(world, forgiving=True)
-        ),
+        Scenario(name="two tools again", play=_plain(AGAIN_SCRIPT)),
+        Scenario(name="two tools surface", play=_plain(SURFACE_SCRIPT), outcome=_forgiving),
         Scenario(name="second message", play=_second_message),
         Scenario(name="ten joins", play=_joins_in_flight, outcome=_all_taken_in),
+        Scenario(name="an answer that breaks off", play=_resets),
+        Scenario(name="broken tools", play=_broken_tools),
+        Scenario(name="a failing model", play=_failing_model),
+        Scenario(name="withdrawn", play=_withdrawn),
+        Scenario(name="lost while it answered", play=_lost(LONG_TEXT, 3), sweeps=1),
+        Scenario(name="lost when it had asked for tools", play=_lost(AGAIN_SCRIPT, 3), sweeps=1),
+        Scenario(name="lost between two tools", play=_lost(SURFACE_SCRIPT, 4), outcome=_forgiving, sweeps=1),
+        Scenario(name="cancelled while lost", play=_cancelled_while_lost, sweeps=2),
+        Scenario(name="cancelled when lost for long", play=_cancelled_when_lost_for_long, sweeps=1),
     )
 }

@@ -41,7 +41,9 @@ class Happening:
 
 
 class Tap:
-    """Watches the clients of a process. `calls`: the calls of this schedule so far, as `dynamodb.UpdateItem`."""
+    """Watches the clients of a process. `calls`: the calls of this schedule so far, as `dynamodb.UpdateItem`; a query of an index
+    says which.
+    """
 
     def __init__(self, clients: Mapping[str, Any]) -> None:
         self.calls: list[str] = []
@@ -102,11 +104,13 @@ class Tap:
         if self._is_outside:
             return
         name = f"{model.service_model.service_name}.{model.name}"
+        request = {} if name.startswith("s3") else json.loads(params["body"])
+        name = f"{name} {request['IndexName']}" if "IndexName" in request else name
         if self.is_dead:
             self.after_death.append(name)
             raise Died
         self.calls.append(name)
-        self.requests.append({} if name.startswith("s3") else json.loads(params["body"]))
+        self.requests.append(request)
         self._happen(Moment.BEFORE)
 
     def _send(self, request: Any, event_name: str, **_: Any) -> AWSResponse | None:
@@ -139,7 +143,7 @@ def lose_answer() -> None:
 
 
 def _stored_by(request: Mapping[str, Any]) -> Iterator[str]:
-    """Ids of the tool results and answers that a transaction stores."""
+    """Ids of the tool results and whole messages that a transaction stores."""
     for action in request.get("TransactItems", ()):
         update = action.get("Update")
         if update is None:
@@ -147,7 +151,7 @@ def _stored_by(request: Mapping[str, Any]) -> Iterator[str]:
         family = update["Key"]["pk"]["S"].split("#")[3:4]
         if family == ["calls"] and "#outcome = " in update["UpdateExpression"]:
             yield update["Key"]["sk"]["S"]
-        if family == ["messages"]:
+        if family == ["messages"] and "#incomplete = " not in update["UpdateExpression"]:
             yield next(iter(_values(update, "#id")))["S"]
 
 

@@ -6,6 +6,7 @@ outlive it. A wake-up whose runner died stays invisible and keeps its group lock
 
 import random
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -116,6 +117,8 @@ class World:
     cloud: Cloud
     seed: str
     clock: HandClock = field(default_factory=HandClock)
+    sweeps_count: bool = False
+    """True if the sweep's own calls are points of the schedule too."""
     sweeps: int = 0
     deaths: int = 0
     ref: ThreadRef | None = None
@@ -169,11 +172,25 @@ class World:
         self.ref = thread_ref(self.principal.org, answer.body["thread"]["id"])
         return answer
 
-    def post(self, text: str, *, delivery: Delivery = Delivery.JOIN, house: House | None = None) -> Answer:
+    def post(self, text: str, delivery: Delivery = Delivery.JOIN) -> Answer:
         """A client says something; the text is its key."""
-        ask = say(text, delivery)
-        at = self.thread.id
-        return self.request(lambda own: (house or own).accept.post_message(self.principal, at, ask, _key(text)))
+        ask, at = say(text, delivery), self.thread.id
+        return self.request(lambda house: house.accept.post_message(self.principal, at, ask, _key(text)))
+
+    def cancel(self, run: int = 1, key: str = "cancel") -> Answer:
+        """A client cancels a run."""
+        run_id = self.thread.run(run)
+        return self.request(lambda house: house.cancel.cancel_run(self.principal, run_id, _key(key)))
+
+    def meanwhile(self, ask: Callable[[], object]) -> None:
+        """Other processes do something between two calls of this one, or within one of them."""
+        own = self.house
+        self.house = self.process(salt="meanwhile")
+        try:
+            with self.tap.outside():
+                ask()
+        finally:
+            self.house = own
 
     def request(self, send: Callable[[House], Answer]) -> Answer:
         """Send a request until it is answered."""
@@ -232,7 +249,7 @@ class World:
             head = self.head
             if not head.run and not head.due_at:
                 return
-            with self.tap.outside():
+            with nullcontext() if self.sweeps_count else self.tap.outside():
                 self.sweep()
             self.drain()
         raise AssertionError(f"not quiet after {SWEEPS_AT_MOST} sweeps: {self.head}")

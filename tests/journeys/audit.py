@@ -13,7 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from chalicelib.client import Thread
 from chalicelib.domain.events import FIELDS, TERMINAL, is_known
+from chalicelib.domain.fold import fold
+from tests.journeys.product import Talk
 
 Body = Mapping[str, Any]
 
@@ -192,3 +195,26 @@ def blank_texts(messages: Sequence[Body]) -> Iterator[str]:
 
 def _ids(message: Body, kind: str) -> list[str]:
     return [part["call_id"] for part in message["content"] if part["type"] == kind]
+
+
+def assert_sound(talk: Talk) -> Thread:
+    """The thread once it is at rest: its log has no fault, says what is stored, and no model was asked unfairly."""
+    thread = talk.settled()
+    whole, messages = talk.whole(), talk.messages()
+    assert audit(whole) == []
+    assert unpaired(messages) == []
+    assert list(blank_texts(messages)) == []
+    for asked in talk.asked() if talk.watch else ():
+        assert unpaired(asked) == []
+        assert list(blank_texts(asked)) == []
+    folded = fold(whole)
+    assert folded.messages == messages
+    assert (folded.status, folded.queue) == (thread["status"], thread["queue"])
+    assert [folded.thread[name] for name in _THREAD] == [thread.get(name) for name in _THREAD]
+    stored = {run["id"]: run for run in talk.runs()}
+    assert folded.runs == {n: {name: stored[n].get(name) for name in run} for n, run in folded.runs.items()}
+    assert stored.keys() == folded.runs.keys()
+    return thread
+
+
+_THREAD = ("agent", "title", "tags", "arguments")

@@ -1,11 +1,13 @@
 """One running product for all journeys of a test process, and clients of its two orgs."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from chalicelib.client import Turnlog
-from tests.journeys.product import Product
+from tests.journeys.product import Product, Talk
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,10 @@ def other(product: Product) -> Iterator[Turnlog]:
     """A client of the second org."""
     with product.client(product.other_key) as client:
         yield client
+
+
+@pytest.fixture
+def begin(turnlog: Turnlog, tmp_path: Path) -> Callable[..., Talk]:
+    """Begins threads of the guest agent whose model calls can be read: `begin(script, tools, message)`."""
+    numbers = itertools.count()
+    return lambda *given, **more: Talk.begin(turnlog, *given, **more, watch=tmp_path / f"asked-{next(numbers)}")

@@ -1,13 +1,14 @@
 """The product with one more guest, for journeys: hosted by the launcher as `--app tests.journeys.guest_app`.
 
-Everything is the product's own `app`; what is added is what its users add. The agent `guest` plays scripts like the
-shipped `scripted` agent and has tools whose results no thread argument could hold: of any size, of any Python kind. Its
+Everything is the product's own `app`; what is added is what its users add. The agent `guest` plays scripts and
+fake tools like the shipped `scripted` agent and has tools whose results no thread argument could hold: of any size, of
+any Python kind. Its
 model writes each request down, if the thread's arguments name a file for it, so that a test can read what was asked.
 """
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -41,7 +42,7 @@ from app import (
 )
 from chalicelib import bootstrap, settings
 from chalicelib.agents import AGENTS
-from chalicelib.engine.agent import Agent, tool
+from chalicelib.engine.agent import Agent, Tool, tool
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
@@ -119,7 +120,11 @@ def late(state: ThreadState) -> str:
     return "late"
 
 
-AGENTS["guest"] = Agent(name="guest", model="scripted:script", tools=[write, odd, raising, repeat, late])
+def _tools(arguments: Mapping[str, Any]) -> list[Tool]:
+    return [*AGENTS["scripted"].tools_for(arguments), write, odd, raising, repeat, late]
+
+
+AGENTS["guest"] = Agent(name="guest", model="scripted:script", tools=_tools)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ It knows the command, the banner and the public contract, nothing of the house. 
 contiguous or the test fails. Every wait is the server's own long poll, with a deadline.
 """
 
+import json
 import os
 import re
 import signal
@@ -109,8 +110,8 @@ class Product:
 class Talk:
     """One thread and its log. `sent` are the answers of what was posted through it, in order."""
 
-    def __init__(self, turnlog: Turnlog, thread_id: str) -> None:
-        self.turnlog, self.id = turnlog, thread_id
+    def __init__(self, turnlog: Turnlog, thread_id: str, watch: Path | None = None) -> None:
+        self.turnlog, self.id, self.watch = turnlog, thread_id, watch
         self.log: list[Body] = []
         self.sent: list[Accepted] = []
         self.state = ""
@@ -123,13 +124,12 @@ class Talk:
         tools: Mapping[str, Body] | None = None,
         message: str | None = None,
         *,
-        agent: str = "scripted",
-        **arguments: Any,
+        watch: Path | None = None,
     ) -> "Talk":
-        """A new thread of the scripted agent, or of the guest."""
-        given = {"script": list(script), **({"tools": dict(tools)} if tools else {}), **arguments}
-        accepted = turnlog.create_thread(agent, arguments=given, message=message)
-        talk = cls(turnlog, accepted["thread"]["id"])
+        """A new thread of the guest agent; its model writes what it is asked to the file `watch`."""
+        arguments = {"script": list(script), "tools": dict(tools or {}), **({"watch": str(watch)} if watch else {})}
+        accepted = turnlog.create_thread("guest", arguments=arguments, message=message)
+        talk = cls(turnlog, accepted["thread"]["id"], watch)
         if message is not None:
             talk.sent.append(accepted)
         return talk
@@ -209,6 +209,11 @@ class Talk:
     def runs(self) -> list[Body]:
         """All runs as GET answers them."""
         return [dict(run) for run in self.turnlog.runs(self.id)]
+
+    def asked(self) -> list[list[Body]]:
+        """The messages of each request that the model got, one list a model call."""
+        assert self.watch is not None
+        return [json.loads(line) for line in self.watch.read_text().splitlines()] if self.watch.exists() else []
 
     def results(self) -> dict[str, Body]:
         """Call id -> the tool_result part of the stored conversation."""
