@@ -137,6 +137,7 @@ COMMAND = (
     number("last", "last"),
     packed("error", "error", None),
     text("label", "label", None),
+    number("cancelled_by", "cancelled_by"),
 )
 
 MESSAGE = (

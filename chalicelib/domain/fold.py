@@ -172,11 +172,21 @@ class Fold:
         self._streaming.pop(number, None)
         self._queued.pop(number, None)
         run = message.get("run_id") or event.get("run_id")
-        if message["role"] != Role.USER or not run or self._has_begun(run) or number in self._placed:
+        if message["role"] == Role.TOOL:
+            self._place_behind_calls(message)
+        elif message["role"] != Role.USER or not run or self._has_begun(run) or number in self._placed:
             self._placed[number] = message
         else:
             self._waiting[number] = message
             self._waits_for[number] = run
+
+    def _place_behind_calls(self, message: Body) -> None:
+        """Results stand directly behind their calls, whatever was placed between the two moments."""
+        results = {part.get("call_id") for part in message["content"]}
+        order = list(self._placed.values())
+        at = next((n for n in reversed(range(len(order))) if _call_ids(order[n]) & results), len(order) - 1)
+        order.insert(at + 1, message)
+        self._placed = {one["id"]: one for one in order}
 
     def _has_begun(self, run: str) -> bool:
         return run in self._runs and self._runs[run]["status"] != RunStatus.QUEUED.value
@@ -269,6 +279,10 @@ _FAMILIES: Mapping[str, Callable[[Fold, str, Body, Mapping[str, Any]], None]] = 
 def _command_number(message: Body) -> int:
     found = _COMMAND_NUMBER.search(message["id"])
     return int(found.group(1)) if found else 0
+
+
+def _call_ids(message: Body) -> set[Any]:
+    return {part["call_id"] for part in message["content"] if part["type"] == "tool_call"}
 
 
 def _has_calls(message: Body) -> bool:

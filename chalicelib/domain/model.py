@@ -126,7 +126,8 @@ class Head:
     open_message: int = 0
     """Number of the `message.started` event of an answer that is being streamed."""
     open_calls: int = 0
-    """Place of the answer whose tool calls do not all have results yet."""
+    """Place of the answer whose tool calls do not all have results yet. The place behind it is kept for the results,
+    so that nothing that others place meanwhile comes between."""
     stalls: int = 0
     """Leases in a row without a new stored fact."""
     cancel: int = 0
@@ -198,6 +199,8 @@ class Command:
     error: Mapping[str, Any] | None = None
     label: str | None = None
     """Label of its `done` step."""
+    cancelled_by: int = 0
+    """Number of the run.cancel command that ended it, so that a later cancel answers the same command."""
 
     @property
     def is_run(self) -> bool:

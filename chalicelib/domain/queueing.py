@@ -184,6 +184,7 @@ def end(
         reason=ending.reason,
         error=ending.error,
         label=ending.label,
+        cancelled_by=head.cancel,
         attempts=head.run_attempt,
         steps=head.run_steps,
         usage=head.run_usage,

@@ -99,7 +99,7 @@ class Answering:
         counted, usage = self.count(head, now)
         after = replace(
             counted,
-            messages=message.place,
+            messages=message.place + 1 if calls else message.place,  # the place behind calls is kept for their results
             run_steps=head.run_steps + 1,
             model_calls=head.model_calls + 1,
             open_message=0,

@@ -32,11 +32,23 @@ class OpenAnswer:
     text: str
 
 
-def end_run(store: Store, ref: ThreadRef, head: Head, command: Command, ending: Ending, *, now: int) -> Draft:
-    """The decision that ends the run in flight on this head. Reads what the head says is there, and no more."""
+def end_run(
+    store: Store,
+    ref: ThreadRef,
+    head: Head,
+    command: Command,
+    ending: Ending,
+    *,
+    now: int,
+    placed: tuple[Message, ...] = (),
+) -> Draft:
+    """The decision that ends the run in flight on this head. Reads what the head says is there, and no more.
+
+    `placed`: messages that the same write places, which no read can find yet.
+    """
     promoted = oldest_join(store, ref, head, command)
     if ending.status is RunStatus.CANCELLED:
-        ending = replace(ending, finished_calls=_finished_calls(store, ref, head))
+        ending = replace(ending, finished_calls=_finished_calls(store, ref, head, placed))
     return queueing.end(
         ref,
         head,
@@ -57,7 +69,7 @@ def end_lost_run(store: Store, ref: ThreadRef, head: Head, ending: Ending, *, no
         command = replace(row, status=RunStatus.QUEUED, reason=None, ended_at=0)
         closed = replace(closed, messages=messages, after=replace(closed.after, messages=head.messages + len(messages)))
     state = CommandState.DONE if head.run_started_at else CommandState.WITHDRAWN
-    draft = then(closed, lambda at: end_run(store, ref, at, command, ending, now=now))
+    draft = then(closed, lambda at: end_run(store, ref, at, command, ending, now=now, placed=closed.messages))
     rows = tuple(replace(c, state=state) if c.number == command.number else c for c in draft.commands)
     return replace(draft, commands=rows)
 
@@ -103,9 +115,9 @@ def close_calls(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, now
 
 
 def tell_results(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, now: int) -> Draft:
-    """The role=tool message of a model step, in the order in which the calls were asked."""
+    """The role=tool message of a model step, in the order in which the calls were asked, in the place kept for it."""
     message = Message(
-        place=head.messages + 1,
+        place=head.open_calls + 1,
         id=ref.results(head.run, step),
         run=head.run,
         role=Role.TOOL,
@@ -113,7 +125,7 @@ def tell_results(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, no
         metadata={},
         created_at=now,
     )
-    after = replace(head, messages=message.place, open_calls=0)
+    after = replace(head, open_calls=0)
     return Draft(after=after, facts=(_completed(ref, head, message, now),), messages=(message,))
 
 
@@ -212,13 +224,13 @@ def open_calls(store: Store, ref: ThreadRef, head: Head) -> tuple[int, list[Call
     return head.run_steps, [rows[call_id] for call_id in ids]
 
 
-def _finished_calls(store: Store, ref: ThreadRef, head: Head) -> tuple[str, ...]:
+def _finished_calls(store: Store, ref: ThreadRef, head: Head, placed: tuple[Message, ...]) -> tuple[str, ...]:
     if not head.run_calls:
         return ()
     rows = store.messages(ref, after=head.run_first - 1, before=head.messages + 1, limit=NAMED_CALLS, descending=True)
     done = [
         part["call_id"]
-        for row in rows
+        for row in (*reversed(placed), *rows)
         if row.role is Role.TOOL
         for part in row.content
         if part["outcome"] in (Outcome.OK, Outcome.ERROR)

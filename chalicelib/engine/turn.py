@@ -42,7 +42,10 @@ class Turn:
     recovered: bool
     answering: Answering | None = None
     bound_taken: bool = False
-    began_at: int = 0
+
+    def __post_init__(self) -> None:
+        self.began_at = self.attempt.clock.now()
+        self.attempt.journal.open_with(self._open)
 
     def play(self) -> Result:
         """Work until the run ends or the invocation's time does. Raises LeaseLost, RetryLater."""
@@ -62,8 +65,6 @@ class Turn:
 
     def _play(self) -> Result:
         journal = self.attempt.journal
-        self.began_at = self.attempt.clock.now()
-        journal.open_with(self._open)
         if journal.head.cancel:
             raise CancelSeen
         if journal.head.stalls > STALLS:
@@ -151,7 +152,7 @@ class Turn:
             attempt.window = [read[place] for place in places if place in read]
             attempt.journal.take_placed()
             attempt.journal.others_wrote = False
-        attempt.window += attempt.journal.take_placed()
+        attempt.window = sorted([*attempt.window, *attempt.journal.take_placed()], key=lambda message: message.place)
         if attempt.journal.unopened and not head.run_started_at:
             return [*attempt.window, *self._open(head).messages]
         return attempt.window
@@ -203,17 +204,18 @@ class Turn:
             if head.open_calls:
                 step, calls = ending.open_calls(attempt.store, attempt.ref, head)
                 closed = then(closed, lambda at: ending.close_calls(attempt.ref, at, calls, step=step, now=now))
-            return then(closed, lambda at: self._ending(at, how))
+            return then(closed, lambda at: self._ending(at, how, closed.messages))
 
         attempt.journal.write(decide, ending=how.status is RunStatus.CANCELLED)
         return Result.ENDED
 
-    def _ending(self, head: Head, how: Ending) -> Draft:
+    def _ending(self, head: Head, how: Ending, placed: tuple[Message, ...] = ()) -> Draft:
         """The end of the run as the last part of a draft, after the opening has taken place in it or before it."""
         attempt, command = self.attempt, self.attempt.command
         place = head.run_first if command.content is not None else command.place
         row = replace(command, content=None, place=place, model=attempt.model, version=attempt.version)
-        return ending.end_run(attempt.store, attempt.ref, head, row, how, now=attempt.clock.now())
+        now = attempt.clock.now()
+        return ending.end_run(attempt.store, attempt.ref, head, row, how, now=now, placed=placed)
 
     def _hand_over(self) -> Result:
         """Release at a stored boundary; the wake-up is named in the same write."""

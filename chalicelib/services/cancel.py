@@ -90,7 +90,7 @@ class Cancel:
             return _Plan(status=200, run=0, draft=changed)
         run = self.store.open(ref, head=False, commands=[number]).commands[number]
         if run.status.ended:
-            return _Plan(status=200, run=number, draft=changed)
+            return _Plan(status=200, run=number, command=run.cancelled_by, draft=changed)
         if head.run == number and head.cancel:
             return _Plan(status=200, run=number, command=head.cancel, draft=changed)
         asked = _asked(taken_back.after, run, key, nonce, now)
@@ -100,13 +100,15 @@ class Cancel:
             commands=(*taken_back.commands, asked),
         )
         if head.run != number:
-            settled = then(noted, lambda at: self._end_queued(ref, at, run, now))
+            row = replace(run, cancelled_by=asked.number)
+            settled = then(noted, lambda at: self._end_queued(ref, at, row, now))
             return _Plan(status=200, run=number, command=asked.number, draft=settled)
         if head.leased(now):
             asking = then(noted, lambda at: Draft(after=queueing.ask_cancel(at, asked.number, now)))
             return _Plan(status=202, run=number, command=asked.number, draft=asking)
         how = Ending(status=RunStatus.CANCELLED, reason=BY_USER)
-        lost = then(noted, lambda at: ending.end_lost_run(self.store, ref, at, how, now=now))
+        named = replace(noted, after=replace(noted.after, cancel=asked.number))
+        lost = then(named, lambda at: ending.end_lost_run(self.store, ref, at, how, now=now))
         status = 202 if head.run_started_at else 200
         return _Plan(status=status, run=number, command=asked.number, draft=lost)
 

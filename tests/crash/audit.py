@@ -1,4 +1,4 @@
-"""The invariants of a thread that has come to rest, checked on what can be seen from outside: log, rows, ledger, requests.
+"""The invariants of a thread at rest, checked on what can be seen from outside: log, rows, ledger, requests.
 
 It must not know which faults struck. Each check answers the sentences that are wrong; none means that it holds.
 """
@@ -243,9 +243,7 @@ def _stored_as_told(world: World, events: Events) -> Iterator[str]:
     p, thread = world.principal, world.thread.id
     with world.tap.outside():
         shown = world.house.read.thread(p, thread, frozenset())
-        messages = world.house.read.messages(
-            p, thread, descending=False, silent=True, limit=PAGE, position=None
-        ).items
+        messages = world.house.read.messages(p, thread, descending=False, silent=True, limit=PAGE, position=None).items
         runs = world.house.read.runs(p, thread, limit=PAGE, position=None).items
     compared = {
         "messages": (messages, state.messages),

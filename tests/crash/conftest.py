@@ -1,9 +1,13 @@
 """One cloud of resources for each test process: clients are dear to make, threads are each schedule's own."""
 
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
+from pynamodb.connection.base import MetaTable
 
+from chalicelib.adapters import keys
 from chalicelib.adapters.clients import Clients
 from chalicelib.adapters.table import connect
 from infra.local import resources
@@ -34,6 +38,14 @@ def cloud(emulator: str) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def world(cloud: Cloud) -> Callable[[str], World]:
-    """Worlds by seed."""
-    return lambda seed: World(cloud=cloud, seed=seed)
+def world(cloud: Cloud) -> Iterator[Callable[[str], World]]:
+    """Worlds by seed, in a table of this test's own: the emulator's index queries cost the whole table."""
+    name = f"{NAME}-{uuid.uuid4().hex[:12]}"
+    client, tap = cloud.table.client, cloud.tap
+    with tap.outside():
+        cloud.table.connection.add_meta_table(MetaTable({"TableName": name, **keys.SCHEMA}))
+        client.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **keys.SCHEMA)
+    own = replace(cloud, table=replace(cloud.table, name=name), resources=replace(cloud.resources, table=name))
+    yield lambda seed: World(cloud=own, seed=seed)
+    with tap.outside():
+        client.delete_table(TableName=name)

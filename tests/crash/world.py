@@ -1,4 +1,4 @@
-"""A world for one schedule: the real house on an emulator, with a clock that is moved by hand and processes that can die.
+"""A world for one schedule: the real house on an emulator, a clock moved by hand, and processes that can die.
 
 One thread of control. A process is a `House` that is thrown away when it dies; botocore's clients, which hold no state,
 outlive it. A wake-up whose runner died stays invisible and keeps its group locked, as on AWS, until `redeliver_all`.
@@ -182,6 +182,11 @@ class World:
         run_id = self.thread.run(run)
         return self.request(lambda house: house.cancel.cancel_run(self.principal, run_id, _key(key)))
 
+    def stop_everything(self, key: str = "stop") -> Answer:
+        """A client stops the thread and takes back what waits."""
+        at = self.thread.id
+        return self.request(lambda house: house.cancel.stop(self.principal, at, True, _key(key)))
+
     def meanwhile(self, ask: Callable[[], object]) -> None:
         """Other processes do something between two calls of this one, or within one of them."""
         own = self.house
@@ -298,9 +303,7 @@ class World:
         return next(iter(answer.get("Messages", ())), None)
 
     def _delete(self, received: Mapping[str, Any]) -> None:
-        self.cloud.sqs.delete_message(
-            QueueUrl=self.cloud.resources.queue_url, ReceiptHandle=received["ReceiptHandle"]
-        )
+        self.cloud.sqs.delete_message(QueueUrl=self.cloud.resources.queue_url, ReceiptHandle=received["ReceiptHandle"])
 
     def _show(self, received: Mapping[str, Any]) -> None:
         self.cloud.sqs.change_message_visibility(

@@ -12,7 +12,7 @@ from tests.journeys.product import Product, Talk
 
 @pytest.fixture(scope="session")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """The product as its launcher starts it, over a fresh state folder. Tests share it: each makes threads of its own."""
+    """The product as its launcher starts it, over a fresh state folder. Each test makes threads of its own."""
     started = Product(tmp_path_factory.mktemp("product") / "state")
     try:
         yield started.up()

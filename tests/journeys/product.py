@@ -229,6 +229,13 @@ def run_of(accepted: Accepted) -> str:
     return run["id"]
 
 
+def command_of(accepted: Accepted) -> str:
+    """The id of the command that came of a request."""
+    command = accepted.get("command")
+    assert command is not None, accepted
+    return command["id"]
+
+
 def message_of(accepted: Accepted) -> str:
     """The id of an accepted message."""
     return accepted["message"]["id"]
