@@ -14,26 +14,24 @@ from chalicelib.adapters.sockets import ManagedSockets
 from chalicelib.adapters.store import TableStore
 from chalicelib.adapters.system import SystemClock, SystemIds
 from chalicelib.adapters.table import Table, connect
-from chalicelib.agents import AGENTS
 from chalicelib.domain.model import Tokens
-from chalicelib.engine.agent import Agent
-from chalicelib.engine.log import Log
 from chalicelib.ports import Clock, Ids, Models
-from chalicelib.services.accept import Accept
-from chalicelib.services.appending import Appender
-from chalicelib.services.cancel import Cancel
 from chalicelib.services.credentials import Credentials
-from chalicelib.services.edit import Edit
-from chalicelib.services.provision import Provision
-from chalicelib.services.read import Read
-from chalicelib.services.tickets import Tickets
 from chalicelib.settings import Settings
 
 if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not by all
+    from chalicelib.engine.agent import Agent
+    from chalicelib.services.accept import Accept
+    from chalicelib.services.appending import Appender
+    from chalicelib.services.cancel import Cancel
+    from chalicelib.services.edit import Edit
     from chalicelib.services.fan_out import FanOut
+    from chalicelib.services.provision import Provision
+    from chalicelib.services.read import Read
     from chalicelib.services.subscribe import Subscribe
     from chalicelib.services.sweep import Sweep
     from chalicelib.services.take_turn import TakeTurn
+    from chalicelib.services.tickets import Tickets
 
 
 class House:
@@ -94,33 +92,46 @@ class House:
         return ManagedSockets(self.clients, self.settings.socket_endpoint)
 
     @cached_property
-    def appender(self) -> Appender:
+    def appender(self) -> "Appender":
         """How services append to threads."""
+        from chalicelib.engine.log import Log
+        from chalicelib.services.appending import Appender
+
         return Appender(log=Log(store=self.store, blobs=self.blobs), queue=self.queue, clock=self.clock, ids=self.ids)
 
     @cached_property
-    def agents(self) -> dict[str, Agent]:
+    def agents(self) -> "dict[str, Agent]":
         """The agents that this stage may run."""
+        from chalicelib.agents import AGENTS
+
         return {name: agent for name, agent in AGENTS.items() if name != "scripted" or self.settings.is_local}
 
     @cached_property
-    def accept(self) -> Accept:
+    def accept(self) -> "Accept":
         """The one door for work."""
+        from chalicelib.services.accept import Accept
+
         return Accept(store=self.store, appender=self.appender, agents=self.agents)
 
     @cached_property
-    def cancel(self) -> Cancel:
+    def cancel(self) -> "Cancel":
         """The end of work."""
+        from chalicelib.services.cancel import Cancel
+
         return Cancel(store=self.store, appender=self.appender)
 
     @cached_property
-    def edit(self) -> Edit:
+    def edit(self) -> "Edit":
         """Later edits."""
+        from chalicelib.services.edit import Edit
+
         return Edit(store=self.store, appender=self.appender)
 
     @cached_property
-    def read(self) -> Read:
+    def read(self) -> "Read":
         """Reads."""
+        from chalicelib.services.read import Read
+
         return Read(store=self.store, blobs=self.blobs, clock=self.clock, agents_by_name=self.agents)
 
     @cached_property
@@ -129,8 +140,10 @@ class House:
         return Credentials(directory=self.directory, clock=self.clock)
 
     @cached_property
-    def tickets(self) -> Tickets:
+    def tickets(self) -> "Tickets":
         """Websocket tickets."""
+        from chalicelib.services.tickets import Tickets
+
         return Tickets(
             directory=self.directory,
             clock=self.clock,
@@ -141,8 +154,10 @@ class House:
         )
 
     @cached_property
-    def provision(self) -> Provision:
+    def provision(self) -> "Provision":
         """Orgs and their first keys."""
+        from chalicelib.services.provision import Provision
+
         return Provision(directory=self.directory, clock=self.clock, ids=self.ids, stage=self.settings.stage)
 
     @cached_property

@@ -89,7 +89,9 @@ class TableStore:
         return row
 
     def take(self, ref: ThreadRef, *, now: int, until: int, nonce: str, takeover: bool) -> tuple[Head | None, bool]:
-        """See the port. The due time moves to the lease's end, where the sweep looks after a lost attempt."""
+        """See the port. The due time stands: the sweep puts it off while the lease lives, which spares a short turn
+        two writes of the index.
+        """
         ended = Test("lu", "<=", number(now)) if takeover else Test("lu", "absent")
         head, mine = self._take(ref, ended, until, nonce, epoch=takeover)
         if takeover and head and not mine and not head.lease_until:
@@ -99,8 +101,9 @@ class TableStore:
     def renew(self, ref: ThreadRef, *, run: int, attempt: int, until: int) -> Head | None:
         """See the port. An end that is reached already is answered and not written again, so that `rev` rises once."""
         fence = (Test("run", "=", number(run)), Test("att", "=", number(attempt)), Test("lu", "<", number(until)))
+        put = {"lu": number(until), "due_at": number(until), "due_pk": rows.due_pk(ref)}
         try:
-            return self._move(ref, *fence, put=_lease(ref, until), add={"rev": 1})
+            return self._move(ref, *fence, put=put, add={"rev": 1})
         except Refused as refused:
             head = rows.head_of(refused.item) if refused.item else None
             held = head and (head.run, head.run_attempt) == (run, attempt) and head.lease_until >= until
@@ -172,7 +175,7 @@ class TableStore:
         fence = (Test("run", "exists"), Test("de", "absent"), ended)
         add = {"rev": 1, "att": 1, "sl": 1} | ({"ep": 1} if epoch else {})
         try:
-            return self._move(ref, *fence, put={**_lease(ref, until), "ln": {"S": nonce}}, add=add), True
+            return self._move(ref, *fence, put={"lu": number(until), "ln": {"S": nonce}}, add=add), True
         except Refused as refused:
             head = rows.head_of(refused.item) if refused.item else None
             return head, head is not None and head.lease_nonce == nonce
@@ -208,7 +211,9 @@ class TableStore:
     def _numbered(
         self, family: Family, ref: ThreadRef, first: int, last: int, limit: int, descending: bool
     ) -> Iterator[Item]:
-        """Rows first..last of a family. Numbers have no holes: the first one that is missing is not there yet."""
+        """Rows first..last of a family. Numbers have no holes, but for one place that may be kept for tool results:
+        where two are missing, nothing more is there yet.
+        """
         last = min(last, keys.HIGHEST)
         if first > last:
             return
@@ -222,7 +227,7 @@ class TableStore:
             if count == 0 and descending:
                 yield from self._numbered_below_newest(family, ref, first, low - 1, limit)
                 return
-            if count <= high - low and not descending:
+            if count < high - low and not descending:
                 return
 
     def _numbered_below_newest(
@@ -232,10 +237,6 @@ class TableStore:
         head = self.open(ref).head
         newest = min(last, family.newest(head)) if head else 0
         yield from self._numbered(family, ref, first, newest, limit, True)
-
-
-def _lease(ref: ThreadRef, until: int) -> dict[str, Value]:
-    return {"lu": number(until), "due_at": number(until), "due_pk": rows.due_pk(ref)}
 
 
 def _shaped(found: Mapping[Key, Item], key: Key, shape: Callable[[Item], T]) -> T | None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal
 
 from app import (
@@ -46,6 +47,9 @@ from chalicelib.engine.agent import Agent, Tool, tool
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
+
+#: How often a deaf tool looks before it gives up by itself: a minute, longer than any test waits.
+DEAF_PAUSES = 3000
 
 Letters = Literal["ascii", "emoji", "quotes", "random"]
 
@@ -120,8 +124,19 @@ def late(state: ThreadState) -> str:
     return "late"
 
 
+@tool
+def deaf(folder: str) -> str:
+    """Hears no cancel: works until there is a file `go` in its folder, then leaves a file `done` there."""
+    pause, pauses = Event(), 0
+    while not Path(folder, "go").exists() and pauses < DEAF_PAUSES:
+        pauses += 1
+        pause.wait(0.02)
+    Path(folder, "done").touch()
+    return "much too late"
+
+
 def _tools(arguments: Mapping[str, Any]) -> list[Tool]:
-    return [*AGENTS["scripted"].tools_for(arguments), write, odd, raising, repeat, late]
+    return [*AGENTS["scripted"].tools_for(arguments), write, odd, raising, repeat, late, deaf]
 
 
 AGENTS["guest"] = Agent(name="guest", model="scripted:script", tools=_tools)

@@ -199,6 +199,16 @@ def test_the_clients_stream_reconnects_from_its_cursor(begin: Callable[..., Talk
     assert states[0] == "connecting"
 
 
+def test_a_short_text_turn_costs_four_frames(begin: Callable[..., Talk], lines: Callable[[], Line]) -> None:
+    talk = begin([step(text("a")), step(text("b"))])
+    line = lines().subscribe(talk).caught_up(talk)
+    before = len(line.frames)
+    talk.say("go")
+    while line.frames[-1]["type"] != "thread_status" or line.frames[-1]["status"]["state"] != "idle":
+        line.receive()
+    assert len(line.frames) - before <= 4, [frame["type"] for frame in line.frames[before:]]
+
+
 def test_the_snapshot_comes_first_and_says_at_least_what_the_events_say(
     begin: Callable[..., Talk], lines: Callable[[], Line]
 ) -> None:

@@ -25,17 +25,17 @@ def test_of_many_takers_one_gets_the_lease(store: TableStore, ref: ThreadRef) ->
     standing = store.open(ref).head
     assert {head for head, _ in answers} == {standing}
     assert standing
-    assert (standing.run_attempt, standing.stalls, standing.lease_until, standing.due_at) == (1, 1, UNTIL, UNTIL)
+    assert (standing.run_attempt, standing.stalls, standing.lease_until) == (1, 1, UNTIL)
 
 
-def test_a_taken_lease_is_due_at_its_end(store: TableStore, ref: ThreadRef) -> None:
-    running(store, ref, due_at=0)
+def test_a_taken_lease_leaves_the_due_time_to_the_sweep(store: TableStore, ref: ThreadRef) -> None:
+    running(store, ref, due_at=NOW + 1)
 
     head, mine = store.take(ref, now=NOW, until=UNTIL, nonce="one", takeover=False)
 
     assert mine
     assert head
-    assert head.due_at == UNTIL
+    assert head.due_at == NOW + 1
 
 
 def test_there_is_no_lease_on_a_thread_without_a_run(store: TableStore, ref: ThreadRef) -> None:

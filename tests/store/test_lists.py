@@ -126,11 +126,11 @@ def test_a_thread_is_due_from_its_time_on_until_that_is_cleared(store: TableStor
     assert not _due(store, ref, NOW + 99)
 
 
-def test_a_lease_makes_its_thread_due_at_its_end(store: TableStore, ref: ThreadRef) -> None:
-    create(store, ref, new_head(run=1))
+def test_a_renewed_lease_makes_its_thread_due_at_its_end(store: TableStore, ref: ThreadRef) -> None:
+    create(store, ref, new_head(run=1, due_at=NOW + 5))
 
     store.take(ref, now=NOW, until=NOW + 30, nonce="n", takeover=False)
-    assert (_due(store, ref, NOW + 29), _due(store, ref, NOW + 30)) == (False, True)
+    assert (_due(store, ref, NOW + 4), _due(store, ref, NOW + 5)) == (False, True)
     store.renew(ref, run=1, attempt=1, until=NOW + 60)
     assert (_due(store, ref, NOW + 59), _due(store, ref, NOW + 60)) == (False, True)
 
