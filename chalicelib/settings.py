@@ -54,7 +54,7 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         bucket=_needed(env, "TURNLOG_BUCKET"),
         socket_endpoint=_needed(env, "TURNLOG_SOCKET_ENDPOINT"),
         socket_url=_needed(env, "TURNLOG_SOCKET_URL"),
-        secret=_needed(env, "TURNLOG_SECRET").encode(),
+        secret=os.fsencode(_needed(env, "TURNLOG_SECRET")),
         region=env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1",
         endpoint=env.get("AWS_ENDPOINT_URL") or None,
         default_model=env.get("TURNLOG_MODEL") or "offline:demo",
@@ -77,12 +77,20 @@ def _needed(env: Mapping[str, str], name: str) -> str:
 def _check(settings: Settings) -> None:
     if len(settings.secret) < SECRET_BYTES:
         raise WrongSetting(f"TURNLOG_SECRET must have at least {SECRET_BYTES} bytes.")
-    if ":" not in settings.default_model:
+    if not all(part.strip() for part in settings.default_model.partition(":")):
         raise WrongSetting("TURNLOG_MODEL must be `provider:model`, for example `bedrock:anthropic.claude-sonnet-4-5`.")
     if not settings.is_local:
         return
     if settings.endpoint is None:
         raise WrongSetting("AWS_ENDPOINT_URL must be set in local mode, so that nothing reaches AWS by accident.")
     for name, url in (("AWS_ENDPOINT_URL", settings.endpoint), ("TURNLOG_SOCKET_ENDPOINT", settings.socket_endpoint)):
-        if urlsplit(url).hostname not in _LOOPBACK:
+        if not _is_loopback(url):
             raise WrongSetting(f"{name} is {url!r}, which is not a loopback address; local mode refuses it.")
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and parts.hostname in _LOOPBACK
+    except ValueError:  # an address that is none
+        return False

@@ -199,32 +199,35 @@ def end(
     rows = [row]
     after = head
     if promoted is not None:
-        own = promote(promoted, command, head)
+        own = promote(promoted, (*command.joins, *free_joins(head)))
         rows.append(own)
         facts += _run_queued(ref, own, now)
-        after = _with_queued(
-            replace(
-                after,
-                pending=after.pending - 1,
-                last_run=max(own.number, after.last_run),
-                free_pending=0,
-                free_from=after.commands + 1,
-                first_pending=after.first_pending if after.pending > 1 else 0,
-            ),
-            own.number,
-        )
+        after = _with_promoted(replace(after, free_pending=0, free_from=after.commands + 1), own)
     waiting = {head.first_queued, first_queued, promoted.number if promoted else 0} - {0}
     after, status = _name_next(after, waiting, ending, now)
     return Draft(after=after, facts=(*facts, *status), commands=tuple(rows))
 
 
-def end_queued(ref: ThreadRef, head: Head, command: Command, *, reason: str, first_queued: int, now: int) -> Draft:
-    """A run that has not started ends cancelled; its message stays in the conversation. `first_queued`: the queue's
-    new first.
+def end_queued(
+    ref: ThreadRef,
+    head: Head,
+    command: Command,
+    *,
+    reason: str,
+    promoted: Command | None,
+    first_queued: int,
+    now: int,
+) -> Draft:
+    """A run that has not started ends cancelled; its message stays in the conversation, and the oldest join bound to it
+    becomes a run in its place. `first_queued`: the queue's new first, the promoted one not counted.
     """
     row, messages, facts = withdraw_run(ref, head, command, reason=reason, now=now)
     after = replace(head, queued=head.queued - 1, first_queued=first_queued, messages=head.messages + len(messages))
-    return Draft(after=after, facts=facts, commands=(row,), messages=messages)
+    if promoted is None:
+        return Draft(after=after, facts=facts, commands=(row,), messages=messages)
+    own = promote(promoted, command.joins)
+    after = _with_promoted(after, own)
+    return Draft(after=after, facts=(*facts, *_run_queued(ref, own, now)), commands=(row, own), messages=messages)
 
 
 def withdraw_run(
@@ -295,12 +298,9 @@ def change_state(head: Head, state: State, reason: str | None, now: int) -> tupl
     return after, (Fact(type="thread.status", data=wire.status_body(after), at=now),)
 
 
-def promote(join: Command, ended: Command, head: Head) -> Command:
-    """A pending join as a run of its own; the joins behind it are bound to it."""
-    ranges = [*ended.joins]
-    if head.free_pending:
-        ranges.append((head.free_from, head.commands))
-    behind = [(max(low, join.number + 1), high) for low, high in ranges]
+def promote(join: Command, left: Iterable[tuple[int, int]]) -> Command:
+    """A pending join as a run of its own; of the joins that are left with it, those behind it are bound to it."""
+    behind = [(max(low, join.number + 1), high) for low, high in left]
     return replace(join, run=join.number, joins=tuple((low, high) for low, high in behind if low <= high))
 
 
@@ -323,6 +323,22 @@ def _with_pending(head: Head, number: int) -> Head:
         first_pending=head.first_pending or number,
         free_pending=head.free_pending + 1,
     )
+
+
+def free_joins(head: Head) -> tuple[tuple[int, int], ...]:
+    """The range of the joins that are bound to no queued run: the run in flight takes them in, or leaves them."""
+    return ((head.free_from, head.commands),) if head.free_pending else ()
+
+
+def _with_promoted(head: Head, own: Command) -> Head:
+    pending = head.pending - 1
+    taken = replace(
+        head,
+        pending=pending,
+        first_pending=head.first_pending if pending else 0,
+        last_run=max(own.number, head.last_run),
+    )
+    return _with_queued(taken, own.number)
 
 
 def _with_queued(head: Head, number: int) -> Head:

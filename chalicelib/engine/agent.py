@@ -88,7 +88,7 @@ def tool(
         try:
             shape = parameters_of(f)
         except SchemaError as error:
-            raise DefinitionError(f"tool {f.__name__} in {inspect.getsourcefile(f)}: {error}") from None
+            raise DefinitionError(f"tool {_named(f)}: {error}") from None
 
         def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
             values = shape.convert(arguments)
@@ -96,7 +96,7 @@ def tool(
 
         return Tool(
             name=name or f.__name__,
-            description=description or inspect.getdoc(f) or f.__name__,
+            description=description or inspect.getdoc(f) or name or f.__name__,
             parameters=shape.schema,
             run=run,
             timeout_seconds=timeout_seconds,
@@ -147,6 +147,13 @@ class Agent:
     def system_for(self, arguments: Mapping[str, Any]) -> str:
         """The prompt with its variables filled in; an unknown variable stays as it is written."""
         return re.sub(r"\{(\w+)\}", lambda m: _filled(m, arguments), self.prompt)
+
+
+def _named(function: Any) -> str:
+    """How an error names a function: with its file, where it has one."""
+    name = getattr(function, "__name__", repr(function))
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{name} in {code.co_filename}" if code else name
 
 
 def _filled(match: re.Match[str], arguments: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ What stays open when nobody's attempt is alive is read back from the log: the de
 streamed, and the calls of the last answer that have no result.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +47,7 @@ def end_run(
 
     `placed`: messages that the same write places, which no read can find yet.
     """
-    promoted = oldest_join(store, ref, head, command)
+    promoted = oldest_join(store, ref, (*command.joins, *queueing.free_joins(head)))
     if ending.status is RunStatus.CANCELLED:
         ending = replace(ending, finished_calls=_finished_calls(store, ref, head, placed))
     return queueing.end(
@@ -158,11 +159,8 @@ def _fitting(parts: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
     return tuple(parts)
 
 
-def oldest_join(store: Store, ref: ThreadRef, head: Head, command: Command) -> Command | None:
-    """The oldest pending join that this run would leave behind."""
-    ranges = list(command.joins)
-    if head.free_pending:
-        ranges.append((head.free_from, head.commands))
+def oldest_join(store: Store, ref: ThreadRef, ranges: Iterable[tuple[int, int]]) -> Command | None:
+    """The oldest pending join within these ranges of commands."""
     found = [join for low, high in ranges if (join := next(pending_joins(store, ref, low, high), None))]
     return min(found, key=lambda join: join.number, default=None)
 

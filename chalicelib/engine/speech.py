@@ -4,6 +4,7 @@ The answer's text is safe as soon as it is here (no half characters, no NUL), so
 the deltas joined are the beginning of the stored text.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +45,9 @@ class Speech:
     stop: Stop | None = None
     begun: bool = False
     reasoning: list[str] = field(default_factory=list)
-    text_bytes: int = 0
+    content_bytes: int = 0
+    too_long: bool = False
+    """True once the answer has more than a message's content may hold. It is cut there; what follows is not kept."""
     untold: list[str] = field(default_factory=list)
     untold_bytes: int = 0
     untold_reasoning: list[str] = field(default_factory=list)
@@ -67,17 +70,12 @@ class Speech:
                 self._close_text(now)
                 self.parts.append(AskedCall(ref=ref, call_id=call_id, name=values.safe_text(name)))
             case CallArgs(ref=ref, part=part):
-                self._call(ref).pieces.append(part)
+                self._spell(self._call(ref), part)
             case Usage():
                 self._count(chunk)
             case Stop():
                 self._close_text(now)
                 self.stop = chunk
-
-    @property
-    def too_long(self) -> bool:
-        """True once the answer has reached the limit of a message's content: it is cut there."""
-        return self.text_bytes + sum(len(p) for c in self.calls for p in c.pieces) > CONTENT_BYTES
 
     @property
     def calls(self) -> list[AskedCall]:
@@ -116,28 +114,37 @@ class Speech:
             self._close_text(now)
             self._close_reasoning(now)
 
-    def drain(self) -> tuple[Fact, ...]:
-        """The facts so far; they are not answered again."""
-        facts = tuple(self.facts)
-        self.facts.clear()
-        return facts
-
     def _begin(self, now: int) -> None:
         if not self.begun:
             self.begun = True
             self._fact("message.started", {"role": "assistant"}, now)
 
     def _say(self, text: str) -> None:
+        text = self._kept(text)
         if not text:
             return
         if self.parts and isinstance(self.parts[-1], str):
             self.parts[-1] += text
         else:
             self.parts.append(text)
-        size = len(text.encode())
-        self.text_bytes += size
-        self.untold_bytes += size
+        self.untold_bytes += len(text.encode())
         self.untold.append(text)
+
+    def _kept(self, text: str) -> str:
+        """As much of the text as the content still has room for, counted as the JSON that is stored."""
+        room = 0 if self.too_long else CONTENT_BYTES - self.content_bytes
+        if _json_bytes(text) > room:
+            self.too_long = True
+            text = text[: bisect_right(range(len(text)), room, key=lambda end: _json_bytes(text[: end + 1]))]
+        self.content_bytes += _json_bytes(text)
+        return text
+
+    def _spell(self, call: AskedCall, part: str) -> None:
+        size = len(part.encode("utf-8", "surrogatepass"))
+        self.too_long = self.too_long or self.content_bytes + size > CONTENT_BYTES
+        if not self.too_long:
+            self.content_bytes += size
+            call.pieces.append(part)
 
     def _think(self, text: str) -> None:
         if text:
@@ -174,3 +181,7 @@ class Speech:
     def _fact(self, kind: str, data: dict[str, Any], now: int) -> None:
         body = {"message_id": self.message_id, **data}
         self.facts.append(Fact(type=kind, data=body, at=now, run=self.run, attempt=self.attempt))
+
+
+def _json_bytes(text: str) -> int:
+    return values.size(text) - 2

@@ -116,7 +116,8 @@ class Cancel:
         first = head.first_queued
         if first == run.number:
             first = ending.next_queued(self.store, ref, head, after=run.number) if head.queued > 1 else 0
-        return queueing.end_queued(ref, head, run, reason=BY_USER, first_queued=first, now=now)
+        left = ending.oldest_join(self.store, ref, run.joins)
+        return queueing.end_queued(ref, head, run, reason=BY_USER, promoted=left, first_queued=first, now=now)
 
     def _withdrawal(self, ref: ThreadRef, head: Head, now: int) -> Draft:
         rows = self._waiting(ref, head)

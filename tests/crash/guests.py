@@ -6,7 +6,6 @@ sent is kept, and checked while the answer is asked for: what is stored must not
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from threading import Event
 from typing import Any
 
 from chalicelib.agents.scripted import scripted
@@ -89,25 +88,4 @@ class _Recorded:
 
     def stream(self, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
         self.guests.note(request)
-        yield from self.model.stream(request, cancel)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gate:
-    """A model that answers nothing until it is let go, as a provider that is slow. Cancelled, it just ends."""
-
-    model: Model
-    entered: Event = field(default_factory=Event)
-    opened: Event = field(default_factory=Event)
-
-    def resolve(self, name: str) -> Model:
-        """Stands in for every model."""
-        return self
-
-    def stream(self, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
-        """Wait at the gate, then answer."""
-        self.entered.set()
-        while not self.opened.wait(0.002):
-            if cancel.wait(0):
-                return
         yield from self.model.stream(request, cancel)

@@ -204,7 +204,7 @@ SCENARIOS = {
         Scenario(name="broken tools", play=_broken_tools),
         Scenario(name="a failing model", play=_failing_model),
         Scenario(name="withdrawn", play=_withdrawn),
-        Scenario(name="lost while it answered", play=_lost(LONG_TEXT, 3), sweeps=1, first=7),
+        Scenario(name="lost while it answered", play=_lost(LONG_TEXT, 3), sweeps=1, first=8),
         Scenario(name="lost when it had asked for tools", play=_lost(AGAIN_SCRIPT, 3), sweeps=1, first=7),
         Scenario(name="lost between two tools", play=_lost(SURFACE_SCRIPT, 4), outcome=_forgiving, sweeps=1, first=8),
         Scenario(name="cancelled while lost", play=_cancelled_while_lost, sweeps=2, first=10),

@@ -93,8 +93,9 @@ def _references(value: Any) -> set[str]:
 
 def test_the_runner_has_lambdas_longest_time_and_the_queue_hides_a_message_for_longer(packaged: dict[str, Any]) -> None:
     runner, queue = _properties(packaged, "RunTurn"), _properties(packaged, "Queue")
+    source = runner["Events"]["RunTurnSqsEventSource"]["Properties"]
     assert runner["Timeout"] == 900
-    assert queue["VisibilityTimeout"] > runner["Timeout"]
+    assert queue["VisibilityTimeout"] > runner["Timeout"] + source.get("MaximumBatchingWindowInSeconds", 0)
 
 
 def test_the_runner_takes_one_message_a_call_and_may_wake_itself(packaged: dict[str, Any]) -> None:

@@ -170,8 +170,9 @@ def test_values_come_back_as_they_went_in_from_arguments_results_and_metadata(
     wanted = {**{f"a{n}": value for n, value in enumerate(VALUES)}, **{n: d["returns"] for n, d in declared.items()}}
     results = {name: part["content"] for name, part in talk.results().items()}
     assert typed(results) == typed(wanted)
+    arguments = {f"a{n}": {"value": value} for n, value in enumerate(VALUES)}
     for place in (talk.whole(), talk.messages(), talk.asked()[-1]):
-        assert typed(_arguments(place)) == typed({name: {"value": wanted[name]} for name in _arguments(place)})
+        assert typed(_arguments(place)) == typed(arguments)
     message = strict(http.get(f"/threads/{talk.id}/messages").content)["items"][0]
     assert typed(message["metadata"]) == typed(metadata)
 

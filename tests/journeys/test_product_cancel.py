@@ -170,6 +170,21 @@ def test_stop_cancels_the_run_in_flight_and_what_is_queued_goes_on(begin: Callab
     assert len(talk.log) == before
 
 
+def test_a_cancelled_run_leaves_the_messages_bound_to_it_to_a_run_of_their_own(begin: Callable[..., Talk]) -> None:
+    failing = step(pause(1500), {"type": "error", "status": 400, "detail": "no", "retryable": False}, stop=None)
+    talk = begin([failing, step(text("x"), pause(2000)), *[step(text("y"))] * 5], message="0")
+    talk.event("run.started")
+    talk.turnlog.create_run(talk.id, "1")
+    talk.say("2")
+    talk.say("3")
+    talk.event("run.started", count=2)
+    promoted = talk.runs()[-1]["id"]
+    talk.turnlog.cancel(promoted)
+    assert_sound(talk)
+    assert [run["status"] for run in talk.runs()] == ["failed", "completed", "cancelled", "completed"]
+    assert [text_of(message) for message in talk.asked()[-1] if message["role"] == "user"][-1] == "3"
+
+
 @pytest.mark.parametrize("many", [0, 3, 70])
 def test_stop_of_all_withdraws_what_is_queued_and_pending(begin: Callable[..., Talk], many: int) -> None:
     talk = begin([step(text("x"), pause(20_000)), *[step(text("y"))] * 200], message="0")

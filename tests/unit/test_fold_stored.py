@@ -125,10 +125,19 @@ class Stored:
         """The last run of the queue is cancelled before it starts."""
         runs = [row for row in self.waiting() if row.is_run]
         if runs:
+            ranges = runs[-1].joins
+            joins = [row for row in self.waiting() if row.is_pending_join]
+            bound = [join for join in joins if any(low <= join.number <= high for low, high in ranges)]
             first = runs[0].number if len(runs) > 1 else 0
             self.write(
                 queueing.end_queued(
-                    REF, self.head, runs[-1], reason="aborted_by_user", first_queued=first, now=self.now
+                    REF,
+                    self.head,
+                    runs[-1],
+                    reason="aborted_by_user",
+                    promoted=next(iter(bound), None),
+                    first_queued=first,
+                    now=self.now,
                 )
             )
 
