@@ -9,6 +9,7 @@ from chalicelib import settings as settings_module
 from chalicelib.adapters.blobs import S3Blobs
 from chalicelib.adapters.clients import Clients
 from chalicelib.adapters.directory import TableDirectory
+from chalicelib.adapters.file_objects import S3FileObjects
 from chalicelib.adapters.queue import SqsQueue
 from chalicelib.adapters.sockets import ManagedSockets
 from chalicelib.adapters.store import TableStore
@@ -24,8 +25,12 @@ if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not
     from chalicelib.services.accept import Accept
     from chalicelib.services.appending import Appender
     from chalicelib.services.cancel import Cancel
+    from chalicelib.services.cost import Cost
+    from chalicelib.services.durable import Durable
     from chalicelib.services.edit import Edit
     from chalicelib.services.fan_out import FanOut
+    from chalicelib.services.files import Files
+    from chalicelib.services.logs import Logs
     from chalicelib.services.provision import Provision
     from chalicelib.services.read import Read
     from chalicelib.services.subscribe import Subscribe
@@ -82,6 +87,11 @@ class House:
         return S3Blobs(self.clients, self.settings.bucket)
 
     @cached_property
+    def file_objects(self) -> S3FileObjects:
+        """Bytes of files."""
+        return S3FileObjects(self.clients, self.settings.bucket)
+
+    @cached_property
     def queue(self) -> SqsQueue:
         """Wake-ups."""
         return SqsQueue(self.clients, self.settings.queue_url)
@@ -126,6 +136,34 @@ class House:
         from chalicelib.services.edit import Edit
 
         return Edit(store=self.store, appender=self.appender)
+
+    @cached_property
+    def files(self) -> "Files":
+        """Files of threads."""
+        from chalicelib.services.files import Files
+
+        return Files(store=self.store, objects=self.file_objects, appender=self.appender)
+
+    @cached_property
+    def logs(self) -> "Logs":
+        """Logs of threads."""
+        from chalicelib.services.logs import Logs
+
+        return Logs(store=self.store, appender=self.appender)
+
+    @cached_property
+    def cost(self) -> "Cost":
+        """Costs of threads."""
+        from chalicelib.services.cost import Cost
+
+        return Cost(store=self.store)
+
+    @cached_property
+    def durable(self) -> "Durable":
+        """Durable values of threads."""
+        from chalicelib.services.durable import Durable
+
+        return Durable(store=self.store, appender=self.appender)
 
     @cached_property
     def read(self) -> "Read":
@@ -176,7 +214,7 @@ class House:
     @cached_property
     def fan_out(self) -> "FanOut":
         """The stream's batches."""
-        from chalicelib.adapters.keys import page_at
+        from chalicelib.adapters.keys import log_at, page_at
         from chalicelib.services.fan_out import FanOut
 
         return FanOut(
@@ -186,6 +224,7 @@ class House:
             clock=self.clock,
             credentials=self.credentials,
             page_of=page_at,
+            log_of=log_at,
         )
 
     @cached_property
@@ -202,6 +241,7 @@ class House:
 
         return TakeTurn(
             store=self.store,
+            objects=self.file_objects,
             appender=self.appender,
             models=self._models or self._registry(),
             agents=self.agents,

@@ -9,10 +9,12 @@ TURNLOG_KEY); and one of these exit codes.
 
 import io
 import json
+import mimetypes
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -34,7 +36,7 @@ from chalicelib.client import (
     TurnlogError,
     Unauthorized,
 )
-from chalicelib.terminal import Answer, Reply, Screen, event_line, run_line
+from chalicelib.terminal import Answer, Reply, Screen, event_line, file_line, run_line
 
 FAILED, USAGE, NOT_FOUND, DENIED, CONFLICT, RUN_FAILED, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
 EXIT_CODES: tuple[tuple[type[TurnlogError], int], ...] = (
@@ -239,6 +241,38 @@ def runs(thread: str, as_json: bool, url: str | None) -> None:
 
 
 @main.command()
+@click.argument("thread")
+@click.argument("action", type=click.Choice(["ls", "get", "put", "rm"]), default="ls")
+@click.argument("what", required=False)
+@click.argument("target", required=False)
+@_shared
+def files(thread: str, action: str, what: str | None, target: str | None, as_json: bool, url: str | None) -> None:
+    """List, read, write and remove the files of THREAD.
+
+    \b
+    ls [FOLDER]               what is directly in a folder (default /)
+    get PATH [LOCAL]          to a local file, or to stdout
+    put LOCAL [PATH]          a local file (`-`: stdin), by default under its own name
+    rm PATH
+    """
+    screen = Screen(as_json=as_json)
+    with Turnlog(url) as turnlog:
+        if action == "ls":
+            for entry in turnlog.list_files(thread, what or "/"):
+                screen.row(entry) if as_json else screen.line(*file_line(entry))
+            return
+        if what is None:
+            raise click.UsageError(f"{action} needs a path")
+        if action == "get":
+            data = turnlog.get_file(thread, what)
+            Path(target).write_bytes(data) if target else sys.stdout.buffer.write(data)
+        elif action == "put":
+            _put(screen, turnlog, thread, what, target)
+        else:
+            turnlog.delete_file(thread, what)
+
+
+@main.command()
 @click.argument("run")
 @_shared
 def cancel(run: str, as_json: bool, url: str | None) -> None:
@@ -254,6 +288,18 @@ def cancel(run: str, as_json: bool, url: str | None) -> None:
     if now["status"] == "running":
         screen.talk("it ends within seconds", dim=True)
     screen.hint(f"turnlog tail {now['thread_id']}")
+
+
+def _put(screen: Screen, turnlog: Turnlog, thread: str, local: str, path: str | None) -> None:
+    if local == "-" and path is None:
+        raise click.UsageError("what comes from stdin needs a path")
+    try:
+        data = sys.stdin.buffer.read() if local == "-" else Path(local).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{local}: {error.strerror}") from error
+    wanted = path or f"/{Path(local).name}"
+    entry = turnlog.put_file(thread, wanted, data, content_type=mimetypes.guess_type(wanted)[0])
+    screen.row(entry) if screen.as_json else screen.line(*file_line(entry))
 
 
 def _log(turnlog: Turnlog, thread: str, after: int) -> Iterator[Event]:

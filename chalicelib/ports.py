@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event, Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Call, Command, Head, Message
+from chalicelib.domain.model import About, Call, Command, File, Head, Message, Value
 
 # JSON-safe values: what passed the border of `domain.values`. `Any` because mypy has no useful recursive JSON type.
 JSON = Any
@@ -159,6 +160,8 @@ class Opened:
     commands: Mapping[int, Command] = field(default_factory=dict)
     messages: Mapping[int, Message] = field(default_factory=dict)
     calls: Mapping[str, Call] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    app_cost: int = 0
     remembered: Remembered | None = None
 
 
@@ -179,6 +182,12 @@ class Commit:
     messages: tuple[Message, ...] = ()
     new_calls: tuple[Call, ...] = ()
     calls: tuple[Call, ...] = ()
+    files: tuple[File, ...] = ()
+    gone_files: tuple[str, ...] = ()
+    """Paths of the files that the commit removes."""
+    logs: tuple[LogRow, ...] = ()
+    """New rows of the log. Their costs are added to the thread's sum, once however often the commit is sent."""
+    values: tuple[Value, ...] = ()
     remember: Remembered | None = None
     now: int
     write: str
@@ -206,6 +215,22 @@ class Moved:
     taken: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """What became of a row for the log. `stored` False: there is no such thread, or `remembered` holds the key."""
+
+    stored: bool
+    remembered: Remembered | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPage:
+    """Rows of a log in order. `reached`: the key up to which everything was looked at, None at the end."""
+
+    rows: list[LogRow]
+    reached: str | None
+
+
 class Store(Protocol):
     """The table. Reads are strongly consistent unless they say that they go through an index."""
 
@@ -218,6 +243,8 @@ class Store(Protocol):
         commands: Collection[int] = (),
         messages: Collection[int] = (),
         calls: Collection[str] = (),
+        values: Collection[str] = (),
+        spent: bool = False,
         key: str | None = None,
         now: int = 0,
     ) -> Opened:
@@ -261,6 +288,29 @@ class Store(Protocol):
         self, ref: ThreadRef, *, after: int, before: int, limit: int, descending: bool = False
     ) -> list[Message]:
         """Placed messages with after < place < before, deleted ones included."""
+
+    def files(self, ref: ThreadRef, *, low: str, high: str, limit: int, descending: bool = False) -> list[File]:
+        """Files with low <= place <= high (`domain.paths`), in order: one query for up to 1 MB of rows."""
+
+    def log(self, ref: ThreadRef, row: LogRow, *, remember: Remembered | None, now: int) -> Logged:
+        """Put a row into the log of a thread that exists: one conditional transaction, which adds its cost to the sum.
+
+        The same row again changes nothing and answers the same. Raises RetryLater.
+        """
+
+    def log_rows(self, ref: ThreadRef, keys: Collection[str]) -> list[LogRow]:
+        """Rows of the log by up to 100 keys, in the order of the keys; what does not exist is left out."""
+
+    def logs(self, ref: ThreadRef, *, after: str, before: str, limit: int, descending: bool = False) -> LogPage:
+        """Rows of the log with after < key < before, at most `limit`. It looks at a bounded number of days a call."""
+
+    def put_value(self, ref: ThreadRef, value: Value) -> bool:
+        """Put a durable value in place of an earlier one. False: there is no such thread."""
+
+    def remove_value(self, ref: ThreadRef, name: str) -> bool:
+        """Remove a durable value. False: there is none, or no such thread. Sent again after a lost answer it may say
+        False although it has happened.
+        """
 
     def newest_threads(self, org: str, *, before: str, limit: int) -> list[tuple[str, ThreadRef]]:
         """(position, thread) of an org's threads, newest activity first, after a position ("" = from the newest). By
@@ -391,6 +441,48 @@ class Blobs(Protocol):
 
     def address(self, ref: ThreadRef, sha256: str) -> str:
         """Where anybody can fetch the object for some minutes. Whether it exists shows only there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uploaded:
+    """An object that a client has sent to an upload's address: its size, and what tells it from a later one there."""
+
+    bytes: int
+    etag: str
+
+
+class FileObjects(Protocol):
+    """The bytes of files, apart from `Blobs`: named by thread and hash, so that a name never gets other bytes.
+
+    Only the row of a file makes its object visible. What a client uploads stands under a name of its own until `keep`.
+    """
+
+    def put(self, ref: ThreadRef, sha256: str, data: bytes) -> None:
+        """Store; a second put of the same bytes changes nothing. Raises RetryLater."""
+
+    def read(self, ref: ThreadRef, sha256: str) -> Iterator[bytes]:
+        """The bytes in pieces: one request. Raises RetryLater, and KeyError if there is no such object."""
+
+    def address(self, ref: ThreadRef, sha256: str, headers: Mapping[str, str]) -> str:
+        """Where anybody can fetch the object for some minutes, answered with these headers (`Content-Type`,
+        `Content-Disposition`). Made without a request.
+        """
+
+    def upload_address(
+        self, ref: ThreadRef, upload: str, *, size: int, content_type: str, sha256: str | None, seconds: int
+    ) -> tuple[str, Mapping[str, str]]:
+        """Where anybody can PUT the object of an upload for some seconds, and with which headers: no other size, type
+        or (if one is given) content is taken. Made without a request.
+        """
+
+    def uploaded(self, ref: ThreadRef, upload: str) -> Uploaded | None:
+        """What stands under an upload's name now."""
+
+    def read_upload(self, ref: ThreadRef, upload: str, etag: str) -> Iterator[bytes]:
+        """Its bytes in pieces. Raises RetryLater, and KeyError if another object stands there by now."""
+
+    def keep(self, ref: ThreadRef, upload: str, etag: str, sha256: str) -> None:
+        """Copy an upload to the name of its content; twice changes nothing. Raises as `read_upload`."""
 
 
 class SocketGone(Exception):

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from chalicelib.client import Accepted, Event, Run
+from chalicelib.client import Accepted, Event, FileEntry, Run
 
 # C0 but tab and newline, DEL, C1, the bidi controls of Unicode 15 section 23.2, line separators, halves of characters.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -339,3 +339,10 @@ def run_line(run: Run) -> tuple[Piece, ...]:
         (f"{run.get('steps')} steps, {tokens(run.get('usage'))}, {money(run.get('cost_usd'))}", PLAIN),
         (local_time(run.get("created_at")), DIM),
     )
+
+
+def file_line(entry: FileEntry) -> tuple[Piece, ...]:
+    """One file or directory in a row of a table."""
+    if entry["kind"] == "directory":
+        return (f"{'-':>11}", DIM), (f"{'-':<12}", DIM), (f"{entry['path']}/", {"bold": True})
+    return (f"{entry['bytes']:>11}", PLAIN), (local_time(entry["updated_at"]), DIM), (entry["path"], PLAIN)

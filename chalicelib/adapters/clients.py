@@ -23,7 +23,7 @@ class Clients:
         self._endpoint = endpoint
         self._lock = Lock()
         self._session: Session | None = None
-        self._made: dict[tuple[str, str | None], Any] = {}
+        self._made: dict[tuple[str, str | None, str], Any] = {}
 
     def client(
         self,
@@ -33,11 +33,12 @@ class Clients:
         attempts: int = 3,
         connect_seconds: float = CONNECT_SECONDS,
         read_seconds: float = READ_SECONDS,
+        purpose: str = "",
     ) -> Any:
-        """The client of a service; the first caller's timeouts and attempts hold for all."""
+        """The client of a service; the first caller's timeouts and attempts hold for all of one purpose."""
         where = endpoint or self._endpoint
         with self._lock:
-            if (service, where) not in self._made:
+            if (service, where, purpose) not in self._made:
                 config = Config(
                     connect_timeout=connect_seconds,
                     read_timeout=read_seconds,
@@ -48,7 +49,7 @@ class Clients:
                     s3={"addressing_style": "path"},  # a bucket's name is no host name at a local endpoint
                 )
                 self._session = self._session or Session()
-                self._made[service, where] = self._session.create_client(
+                self._made[service, where, purpose] = self._session.create_client(
                     service, region_name=self._region, endpoint_url=where, config=config
                 )
-            return self._made[service, where]
+            return self._made[service, where, purpose]

@@ -13,12 +13,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from chalicelib.adapters import keys, rows
+from chalicelib.adapters import keys, logs, rows
 from chalicelib.adapters.codec import Column, Item, Value
 from chalicelib.adapters.keys import Key
 from chalicelib.adapters.pages import page_row, paginate
 from chalicelib.adapters.table import REFUSED, Table, code
-from chalicelib.adapters.writes import NEW, Test, number, put, update, weight
+from chalicelib.adapters.writes import NEW, Test, delete, number, put, update, weight
 from chalicelib.domain.limits import ITEM_BYTES, TRANSACTION_BYTES
 from chalicelib.domain.model import Head, replace
 from chalicelib.ports import Commit, Committed, Moved, Remembered
@@ -69,6 +69,8 @@ def plan(commit: Commit, table: str) -> Plan:
         *_remember(commit, table),
         *({"Put": put(table, keys.call(commit.ref, call.id), rows.call_row(call), NEW)} for call in commit.new_calls),
         *({"Update": request} for request in _changes(commit, table)),
+        *({"Delete": delete(table, keys.file(commit.ref, path))} for path in commit.gone_files),
+        *logs.actions(table, commit.ref, commit.logs),
     ]
     _measure(actions)
     named = sha256(repr((commit.write, actions)).encode()).hexdigest()
@@ -116,11 +118,15 @@ def _standing(table: Table, plan: Plan, refused: Mapping[int, Item | None]) -> H
 
 
 def _is_mine(table: Table, plan: Plan, standing: Head | None, refused: Mapping[int, Item | None]) -> bool:
-    """True if this commit has happened before: its name is on the head, or on the page at its place."""
+    """True if this commit has happened before: its name is on the head, or on the page at its place; without a page, if
+    one of its rows of the log is there, whose names are used once.
+    """
     if standing is None:
         return False
     if standing.write == plan.commit.write:
         return True
+    if plan.page is None and plan.commit.logs and standing.rev >= plan.head.rev:
+        return logs.is_there(table, plan.commit.ref, plan.commit.logs[0])
     if plan.page is None or standing.seq < plan.first:
         return False
     page = refused.get(PAGE_ACTION) or table.get([plan.page]).get(plan.page)
@@ -184,6 +190,10 @@ def _changes(commit: Commit, table: str) -> Iterator[dict[str, Any]]:
         yield _change(table, keys.message(ref, message.place), rows.MESSAGE, rows.message_row(message))
     for call in commit.calls:
         yield _change(table, keys.call(ref, call.id), rows.CALL, rows.call_row(call))
+    for value in commit.values:
+        yield _change(table, keys.value(ref, value.name), rows.VALUE, rows.value_row(value))
+    for file in commit.files:
+        yield _change(table, keys.file(ref, file.path), rows.FILE, rows.file_row(file))
 
 
 def _change(table: str, key: Key, columns: tuple[Column, ...], row: dict[str, Value]) -> dict[str, Any]:

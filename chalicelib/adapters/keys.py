@@ -7,10 +7,14 @@ part of every `pk`, percent-encoded, so that no two orgs and no two threads can 
 | pk                                        | sk                       | row                                       |
 |-------------------------------------------|--------------------------|-------------------------------------------|
 | thread#<org>#<token>                      | head, about              | the head, and what the thread is about    |
+| thread#<org>#<token>                      | spent                    | sum of the costs that applications logged |
 | thread#<org>#<token>#commands#<block>     | number                   | command and its run, 100 a block          |
 | thread#<org>#<token>#events#<block>       | LAST number of the page  | event page, 256 numbers a block           |
 | thread#<org>#<token>#messages#<block>     | place                    | message, 64 a block                       |
 | thread#<org>#<token>#calls#<shard>        | call id                  | tool call, 16 shards by its hash          |
+| thread#<org>#<token>#files                | place of the path        | file, or mark of an empty folder          |
+| thread#<org>#<token>#logs#<day>           | instant and name         | row of the log, a block a day             |
+| thread#<org>#<token>#values               | name                     | durable value                             |
 | thread#<org>#<token>#subscribers          | connection               | subscription of a websocket               |
 | idempotency#<org>#<shard>                 | hash of the key          | what an Idempotency-Key stands for        |
 | key#<hash>                                | key                      | API key; the org is a value               |
@@ -19,7 +23,8 @@ part of every `pk`, percent-encoded, so that no two orgs and no two threads can 
 | connection#<id>                           | thread#<org>#<token>     | one of its subscriptions                  |
 
 Numbers inside keys are padded with zeros to 15 digits: text order is number order. An event page is found by its last
-number, so that `sk > after` is also right when a cursor lies inside a page.
+number, so that `sk > after` is also right when a cursor lies inside a page. A file's sort key is its path as it is,
+with U+0001 for `/` (`domain.paths.place`): what is inside a folder is one range, and a path of 1,024 bytes fits.
 
 Two sparse indexes, keys only, both over heads: `by_activity` (`act_pk` = org, `act_sk` = last activity and token;
 absent once the thread is deleted) and `by_due` (`due_pk` = one of 32 shards, `due_at`; absent while nothing is due).
@@ -30,7 +35,9 @@ from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from chalicelib.domain.entries import instant
 from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.paths import place
 from chalicelib.ports import DUE_SHARDS
 
 COMMANDS_IN_BLOCK = 100
@@ -42,6 +49,7 @@ IDEMPOTENCY_SHARDS = 256
 SORT_KEY_BYTES = 1_000  # DynamoDB takes 1,024 (naming rules and quotas)
 DIGITS = 15  # ids carry numbers of at most 15 digits (domain.ids)
 HIGHEST = 10**DIGITS - 1
+DAY = 86_400 * 1_000_000  # microseconds
 INSTANT_DIGITS = 17  # microseconds until the year 5138
 
 #: What `by_activity` and `by_due` and the table itself are keyed by, in the shape of CreateTable.
@@ -115,6 +123,39 @@ def about(ref: ThreadRef) -> Key:
     return Key(join("thread", ref.org, ref.token), "about")
 
 
+def spent(ref: ThreadRef) -> Key:
+    """What applications have logged as cost in a thread."""
+    return Key(join("thread", ref.org, ref.token), "spent")
+
+
+def log_day(at: int) -> int:
+    """The block of a row of the log, by its instant."""
+    return at // DAY
+
+
+def logs(ref: ThreadRef, day: int) -> str:
+    """The partition of a day of a thread's log."""
+    return join("thread", ref.org, ref.token, "logs", str(day))
+
+
+def log(ref: ThreadRef, key: str) -> Key:
+    """A row of a thread's log."""
+    return Key(logs(ref, log_day(instant(key))), key)
+
+
+def log_at(pk: str, sk: str) -> tuple[ThreadRef, str] | None:
+    """Thread and key of the row of a log with that key; None for any other row."""
+    parts = split(pk)
+    if len(parts) != 5 or parts[0] != "thread" or parts[3] != "logs":
+        return None
+    return ThreadRef(parts[1], parts[2]), sk
+
+
+def value(ref: ThreadRef, name: str) -> Key:
+    """A durable value of a thread."""
+    return Key(join("thread", ref.org, ref.token, "values"), join(name))
+
+
 def command_block(number: int) -> int:
     """The block of a command's number."""
     return (number - 1) // COMMANDS_IN_BLOCK
@@ -168,6 +209,16 @@ def call(ref: ThreadRef, call_id: str) -> Key:
     plain = join(call_id)
     pk = join("thread", ref.org, ref.token, "calls", str(hashed[0] % CALL_SHARDS))
     return Key(pk, plain if 0 < len(plain) <= SORT_KEY_BYTES else f"#{hashed.hex()}")
+
+
+def files(ref: ThreadRef) -> str:
+    """The partition of a thread's files."""
+    return join("thread", ref.org, ref.token, "files")
+
+
+def file(ref: ThreadRef, path: str) -> Key:
+    """A file of a thread. Paths hold no controls, so the place is injective without an encoding."""
+    return Key(files(ref), place(path))
 
 
 def subscribers(ref: ThreadRef) -> str:

@@ -22,23 +22,29 @@ from chalicelib.adapters.codec import (
     packed,
     text,
 )
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import (
     About,
     Call,
     Command,
     CommandState,
+    File,
     Head,
     Message,
+    ModelSpent,
     Outcome,
     Role,
     RunStatus,
     State,
     Tokens,
 )
+from chalicelib.domain.model import Value as DurableValue
 from chalicelib.ports import Remembered
 
 VERSION: dict[str, Value] = {"v": {"N": str(SCHEMA_VERSION)}}
+APP_COST = "pico"  # of the row `spent`
+_LINE = ("model", "requests", "input", "output", "cache_read", "cost_micro_usd", "unpriced")
 SECOND = 1_000_000  # microseconds; TTL attributes are whole seconds
 
 
@@ -54,6 +60,14 @@ def _tokens(field: str, name: str) -> Column:
 
 def _ranges(pairs: list[list[int]]) -> tuple[tuple[int, int], ...]:
     return tuple((first, last) for first, last in pairs)
+
+
+def _lines(balance: tuple[ModelSpent, ...]) -> list[list[Any]]:
+    return [[getattr(line, name) for name in _LINE] for line in balance]
+
+
+def _balance(lines: list[list[Any]]) -> tuple[ModelSpent, ...]:
+    return tuple(ModelSpent(**dict(zip(_LINE, line, strict=True))) for line in lines)
 
 
 def _parts(value: Any) -> Any:
@@ -74,6 +88,7 @@ HEAD = (
     number("messages", "nm"),
     number("last_run", "lr"),
     number("model_calls", "mc"),
+    number("balance_at", "ba"),
     number("queued", "qu"),
     number("first_queued", "fq"),
     number("pending", "pe"),
@@ -131,6 +146,7 @@ COMMAND = (
     number("attempts", "attempts"),
     number("steps", "steps"),
     _tokens("usage", "usage"),
+    packed("balance", "balance", (), _balance, _lines),
     number("started_at", "started_at"),
     number("ended_at", "ended_at"),
     number("first", "first"),
@@ -165,6 +181,31 @@ CALL = (
     number("ended_at", "ended_at"),
     choice("outcome", "outcome", Outcome, None),
     packed("result", "result", None),
+    number("logged", "logged"),
+)
+
+FILE = (
+    text("path", "path"),
+    number("bytes", "bytes"),
+    text("sha256", "sha256", ""),
+    text("content_type", "content_type", ""),
+    number("created_at", "created_at", ...),
+    number("updated_at", "updated_at", ...),
+)
+
+LOG = (
+    text("kind", "log"),
+    number("at", "at", ...),
+    number("run", "run"),
+    text("message_id", "message_id", None),
+    packed("body", "body"),
+)
+"""The attribute `log` is what the table's stream tells rows of the log by. The key of a row is its sort key."""
+
+VALUE = (
+    text("name", "name"),
+    packed("value", "value"),
+    number("updated_at", "updated_at", ...),
 )
 
 REMEMBERED = (
@@ -236,6 +277,41 @@ def call_row(call: Call) -> dict[str, Value]:
 def call_of(item: Item) -> Call:
     """The call in an item."""
     return Call(**decode(CALL, item))
+
+
+def file_row(file: File) -> dict[str, Value]:
+    """The attributes of a file."""
+    return VERSION | encode(FILE, file)
+
+
+def file_of(item: Item) -> File:
+    """The file in an item."""
+    return File(**decode(FILE, item))
+
+
+def log_row(row: LogRow) -> dict[str, Value]:
+    """The attributes of a row of a thread's log."""
+    return VERSION | encode(LOG, row)
+
+
+def log_of(item: Item) -> LogRow:
+    """The row of the log in an item."""
+    return LogRow(key=item["sk"]["S"], **decode(LOG, item))
+
+
+def value_row(value: DurableValue) -> dict[str, Value]:
+    """The attributes of a durable value."""
+    return VERSION | encode(VALUE, value)
+
+
+def value_of(item: Item) -> DurableValue:
+    """The durable value in an item."""
+    return DurableValue(**decode(VALUE, item))
+
+
+def app_cost_of(item: Item | None) -> int:
+    """The sum of the costs that applications have logged, in 1e-12 USD."""
+    return int(item[APP_COST]["N"]) if item and APP_COST in item else 0
 
 
 def remembered_row(row: Remembered) -> dict[str, Value]:

@@ -13,15 +13,17 @@ from typing import TypeVar
 from pynamodb.expressions.operand import Path
 
 from chalicelib.adapters import commit as commits
-from chalicelib.adapters import keys, pages, rows
+from chalicelib.adapters import keys, logs, pages, rows
 from chalicelib.adapters.codec import Item, Value, to_json
 from chalicelib.adapters.keys import Key
 from chalicelib.adapters.table import Refused, Table
 from chalicelib.adapters.writes import Test, number, update
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Command, Head, Message
-from chalicelib.ports import Commit, Committed, Moved, Opened, Remembered
+from chalicelib.domain.model import About, Command, File, Head, Message
+from chalicelib.domain.model import Value as DurableValue
+from chalicelib.ports import Commit, Committed, Logged, LogPage, Moved, Opened, Remembered
 
 T = TypeVar("T")
 
@@ -57,6 +59,8 @@ class TableStore:
         commands: Collection[int] = (),
         messages: Collection[int] = (),
         calls: Collection[str] = (),
+        values: Collection[str] = (),
+        spent: bool = False,
         key: str | None = None,
         now: int = 0,
     ) -> Opened:
@@ -64,15 +68,18 @@ class TableStore:
         of_commands = {keys.command(ref, number): number for number in commands}
         of_messages = {keys.message(ref, place): place for place in messages}
         of_calls = {keys.call(ref, call_id): call_id for call_id in calls}
-        singles = [keys.head(ref)] * head + [keys.about(ref)] * about
+        of_values = {keys.value(ref, name): name for name in values}
+        singles = [keys.head(ref)] * head + [keys.about(ref)] * about + [keys.spent(ref)] * spent
         of_key = [keys.idempotency(ref.org, key)] if key is not None else []
-        found = self._table.get([*singles, *of_commands, *of_messages, *of_calls, *of_key])
+        found = self._table.get([*singles, *of_commands, *of_messages, *of_calls, *of_values, *of_key])
         return Opened(
             head=_shaped(found, keys.head(ref), rows.head_of),
             about=_shaped(found, keys.about(ref), rows.about_of),
             commands={number: rows.command_of(found[at]) for at, number in of_commands.items() if at in found},
             messages={place: rows.message_of(found[at]) for at, place in of_messages.items() if at in found},
             calls={call_id: rows.call_of(found[at]) for at, call_id in of_calls.items() if at in found},
+            values={name: rows.value_of(found[at]) for at, name in of_values.items() if at in found},
+            app_cost=rows.app_cost_of(found.get(keys.spent(ref))),
             remembered=_alive(found.get(of_key[0]) if of_key else None, now),
         )
 
@@ -146,6 +153,33 @@ class TableStore:
         """See the port."""
         found = self._numbered(MESSAGES, ref, after + 1, before - 1, limit, descending)
         return [rows.message_of(item) for item in islice(found, limit)]
+
+    def files(self, ref: ThreadRef, *, low: str, high: str, limit: int, descending: bool = False) -> list[File]:
+        """See the port."""
+        between = SORT.between(low, high)
+        found = self._table.query(keys.files(ref), between, limit=limit, descending=descending)
+        return [rows.file_of(item) for item in islice(found, limit)]
+
+    def log(self, ref: ThreadRef, row: LogRow, *, remember: Remembered | None, now: int) -> Logged:
+        """See the port."""
+        kept = commits.remember(self._table.name, ref.org, remember, now) if remember else None
+        return logs.write(self._table, ref, row, kept)
+
+    def log_rows(self, ref: ThreadRef, keys: Collection[str]) -> list[LogRow]:
+        """See the port."""
+        return logs.by_keys(self._table, ref, keys)
+
+    def logs(self, ref: ThreadRef, *, after: str, before: str, limit: int, descending: bool = False) -> LogPage:
+        """See the port."""
+        return logs.page(self._table, ref, after=after, before=before, limit=limit, descending=descending)
+
+    def put_value(self, ref: ThreadRef, value: DurableValue) -> bool:
+        """See the port."""
+        return logs.put_value(self._table, ref, value)
+
+    def remove_value(self, ref: ThreadRef, name: str) -> bool:
+        """See the port."""
+        return logs.remove_value(self._table, ref, name)
 
     def newest_threads(self, org: str, *, before: str, limit: int) -> list[tuple[str, ThreadRef]]:
         """See the port."""

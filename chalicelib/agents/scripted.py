@@ -13,6 +13,8 @@ from chalicelib.engine.state import ThreadState
 
 def _tool(fake: FakeTool) -> Tool:
     def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
+        for entry in fake.logs:
+            state.log(entry)
         if fake.takes_ms:
             state.wait(fake.takes_ms / 1000)
         if fake.raises is not None:

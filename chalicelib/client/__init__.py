@@ -9,6 +9,7 @@ It knows the public contract, httpx, websockets and the standard library, and im
 guarantees that a call that is retried stays one call, and that a stream hands out each event once, in order.
 
     api      `Turnlog`: the calls          stream   `EventStream`: one thread, live, over any number of sockets
+    files    their part for files
     wire     what is sent and answered     errors   the error tree     pace   when to try again
 """
 
@@ -33,8 +34,11 @@ from chalicelib.client.stream import EventStream
 from chalicelib.client.wire import (
     Accepted,
     Command,
+    Cost,
     Event,
     EventPage,
+    FileEntry,
+    LogRow,
     Message,
     Run,
     RunRoot,
@@ -49,12 +53,15 @@ __all__ = [
     "Command",
     "Conflict",
     "ConnectionFailed",
+    "Cost",
     "Event",
     "EventPage",
     "EventStream",
+    "FileEntry",
     "Forbidden",
     "ForeignSocket",
     "InvalidRequest",
+    "LogRow",
     "Message",
     "Misused",
     "NotFound",

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from chalicelib.client import files as file_calls
 from chalicelib.client.errors import ConnectionFailed, Misused, problem
 from chalicelib.client.pace import LONGEST_RETRY_AFTER_SECONDS, Pace, retry_after_seconds
 from chalicelib.client.stream import PING_SECONDS, EventStream, is_loopback, socket_address
@@ -25,9 +26,14 @@ from chalicelib.client.wire import (
     Accepted,
     Command,
     Content,
+    Cost,
     Delivery,
     Event,
     EventPage,
+    FileEntry,
+    LogKind,
+    LogLevel,
+    LogRow,
     Message,
     Run,
     RunRoot,
@@ -158,6 +164,57 @@ class Turnlog:
         """Run the agent again without a new message."""
         return cast(Accepted, self._post(f"/threads/{_id(thread_id)}/continue", {}, idempotency_key))
 
+    # -- files
+
+    def put_file(self, thread_id: str, path: str, data: bytes, *, content_type: str | None = None) -> FileEntry:
+        """Write a file of up to 100 MB. The same bytes again change nothing."""
+        return file_calls.put(self, f"/threads/{_id(thread_id)}", path, data, content_type)
+
+    def get_file(self, thread_id: str, path: str) -> bytes:
+        """The bytes of a file."""
+        return file_calls.get(self, f"/threads/{_id(thread_id)}", path)
+
+    def list_files(self, thread_id: str, path: str = "/") -> Iterator[FileEntry]:
+        """Files and directories that are directly in one."""
+        return file_calls.entries(self, f"/threads/{_id(thread_id)}", path)
+
+    def delete_file(self, thread_id: str, path: str) -> None:
+        """Remove a file. Raises NotFound, also for one that was removed before."""
+        file_calls.delete(self, f"/threads/{_id(thread_id)}", path)
+
+    # -- log, cost, values
+
+    def log(self, thread_id: str, entry: Mapping[str, JSON], *, idempotency_key: str | None = None) -> LogRow:
+        """Record an entry in the thread's log; only `name` is needed. Answers its row. It starts nothing."""
+        return cast(LogRow, self._post(f"/threads/{_id(thread_id)}/logs", entry, idempotency_key))
+
+    def logs(
+        self,
+        thread_id: str,
+        *,
+        kind: LogKind | None = None,
+        level: LogLevel | None = None,
+        order: Literal["asc", "desc"] = "asc",
+    ) -> Iterator[LogRow]:
+        """Rows of the log: model calls, tool calls and entries of applications, in the order of their instants."""
+        return self._pages(f"/threads/{_id(thread_id)}/logs", _given(kind=kind, level=level, order=order))
+
+    def cost(self, thread_id: str) -> Cost:
+        """What the thread has cost by now."""
+        return cast(Cost, self._get(f"/threads/{_id(thread_id)}/cost"))
+
+    def get_value(self, thread_id: str, name: str) -> JSON:
+        """A durable value. Raises NotFound."""
+        return self._get(f"/threads/{_id(thread_id)}/values/{_id(name)}")["value"]
+
+    def set_value(self, thread_id: str, name: str, value: JSON) -> None:
+        """Create or replace a durable value."""
+        self._send("PUT", f"/threads/{_id(thread_id)}/values/{_id(name)}", body={"value": value})
+
+    def delete_value(self, thread_id: str, name: str) -> None:
+        """Remove a durable value. Raises NotFound, also for one that was removed before."""
+        self._send("DELETE", f"/threads/{_id(thread_id)}/values/{_id(name)}")
+
     # -- what happened
 
     def messages(
@@ -257,6 +314,8 @@ class Turnlog:
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, JSON] | None = None,
+        raw: bytes | None = None,
+        content_type: str | None = None,
         key: str | None = None,
         seconds: float = ANSWER_SECONDS,
         follow: bool = False,
@@ -266,8 +325,8 @@ class Turnlog:
             method,
             f"{self.url}/api{path}",
             params=query,
-            content=None if body is None else _encoded(body),
-            headers=self._headers(body is not None, key),
+            content=raw if body is None else _encoded(body),
+            headers=self._headers(content_type if body is None else "application/json", key),
             timeout=httpx.Timeout(seconds, connect=CONNECT_SECONDS),
         )
         for failures in range(1, self._retries + 2):
@@ -297,12 +356,12 @@ class Turnlog:
             )
         return self._pace.backoff_seconds(failures) if asked is None else asked
 
-    def _headers(self, has_body: bool, key: str | None) -> dict[str, str]:
+    def _headers(self, content_type: str | None, key: str | None) -> dict[str, str]:
         return _given(
             **{
                 "Accept": "application/json",
                 "Authorization": f"Bearer {self._key}" if self._key else None,
-                "Content-Type": "application/json" if has_body else None,
+                "Content-Type": content_type,
                 "Idempotency-Key": key,
             }
         )

@@ -104,6 +104,94 @@ class RunRoot(TypedDict):
     run: Run | None
 
 
+LogKind = Literal["app", "llm", "tool", "handler"]
+LogLevel = Literal["debug", "info", "warn", "error"]
+
+
+class LogRow(TypedDict, total=False):
+    """A row of a thread's log. `model` is the model, the tool or the name of an application's entry; which other fields
+    are there depends on `kind`.
+    """
+
+    id: str
+    thread_id: str
+    run_id: str
+    message_id: str
+    kind: LogKind
+    model: str
+    created_at: int
+    cost_total: float | None
+    # app
+    app_level: LogLevel
+    app_message: str | None
+    app_status: Literal["success", "error", "skipped"] | None
+    app_error: str | None
+    app_duration_ms: float | None
+    app_cost: float | None
+    app_request: str | None
+    app_response: str | None
+    app_trigger: str | None
+    app_data: str | None
+    # llm
+    status: Literal["success", "error"]
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    duration_ms: int | None
+    finish_reason: str | None
+    error: str | None
+    request: str
+    response: str
+    # tool
+    call_id: str
+    outcome: str
+    arguments: str
+    result: str
+
+
+class ModelCost(TypedDict):
+    """What a thread has spent on one model; `cost_usd` is None and `unpriced` there if a price was not known."""
+
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cost_usd: float | None
+    unpriced: NotRequired[bool]
+
+
+class ThreadCost(TypedDict):
+    """The totals of one thread."""
+
+    thread_id: str
+    total_cost: float
+    app_cost: float
+    request_count: int
+
+
+class Cost(TypedDict):
+    """What a thread has cost; `app_cost` is in `total_cost`, model calls alone are in the rest."""
+
+    total_cost: float
+    app_cost: float
+    request_count: int
+    models: list[ModelCost]
+    threads: list[ThreadCost]
+
+
+class FileEntry(TypedDict):
+    """A file of a thread, or a directory: that one has no bytes, and instants only if it was made as such."""
+
+    path: str
+    kind: Literal["file", "directory"]
+    bytes: int | None
+    sha256: str | None
+    content_type: str | None
+    created_at: int | None
+    updated_at: int | None
+
+
 class Step(TypedDict):
     """A row of a run's timeline."""
 

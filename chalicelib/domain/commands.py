@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from chalicelib.domain.model import File
+
 Part = Mapping[str, Any]
 
 
@@ -94,6 +96,39 @@ class PatchMessage:
 
     content: tuple[Part, ...] | None = None
     metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteLog:
+    """An entry for a thread's log, as its row will say it (`domain.entries`)."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartUpload:
+    """A file that is to be uploaded: its path in its one form, and what will be sent."""
+
+    path: str
+    bytes: int
+    content_type: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """An upload that was begun; `nonce` names its object. The door hands it out signed, nothing of it is stored."""
+
+    nonce: str
+    ask: StartUpload
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileContent:
+    """A file and its bytes; `data` None: they are larger than an answer."""
+
+    file: File
+    data: bytes | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.domain.entries import for_frame
 from chalicelib.domain.errors import Fault, InvalidRequest, Refusal
 from chalicelib.domain.limits import FRAME_BYTES, KB
 from chalicelib.domain.values import dumps
@@ -83,6 +84,11 @@ def caught_up_frame(thread_id: str, cursor: int, *, more: bool = False) -> bytes
     """`caught_up`: every event up to `cursor` was sent. With `more` the replay has stopped: the client asks again."""
     body: dict[str, Any] = {"type": "caught_up", "thread_id": thread_id, "cursor": cursor}
     return _frame(body | {"more": True} if more else body)
+
+
+def log_frame(row: Mapping[str, Any]) -> bytes:
+    """`log`: a row of the thread's log; of one that is too large the large fields are cut and named in `truncated`."""
+    return _frame({"type": "log", "row": for_frame(row, _ROOM)})
 
 
 def gap_frame(thread_id: str, first: int, last: int) -> bytes:

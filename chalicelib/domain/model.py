@@ -76,6 +76,19 @@ class Tokens:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelSpent:
+    """What a thread has spent on one model. `unpriced`: of some calls the price was unknown; they cost 0 in the sum."""
+
+    model: str
+    requests: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cost_micro_usd: int = 0
+    unpriced: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Head:
     """The head of a thread: below 1 KB whatever the thread's length (invariant I11).
 
@@ -98,6 +111,9 @@ class Head:
     """Number of the run that was accepted or promoted last."""
     model_calls: int = 0
     """Model calls of this thread that left a stored trace; the scripted model plays by it."""
+
+    balance_at: int = 0
+    """Number of the run that ended last: its row holds what the thread has spent up to then (`domain.costs`)."""
 
     queued: int = 0
     """Runs that wait for their turn behind the run in flight."""
@@ -191,6 +207,8 @@ class Command:
     attempts: int = 0
     steps: int = 0
     usage: Tokens = Tokens()
+    balance: tuple[ModelSpent, ...] = ()
+    """What the whole thread had spent on models when this run ended."""
     started_at: int = 0
     ended_at: int = 0
     first: int = 0
@@ -231,6 +249,15 @@ class Message:
     deleted: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """A durable value of the thread: any JSON under a name."""
+
+    name: str
+    value: Any
+    updated_at: int
+
+
 class Outcome(StrEnum):
     """How a tool call ended (spec section 5)."""
 
@@ -254,6 +281,24 @@ class Call:
     ended_at: int = 0
     outcome: Outcome | None = None
     result: Any = None
+    logged: int = 0
+    """Entries of this call that stand in the thread's log already, should it run again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file of the thread. Its bytes are an object that is named by their hash.
+
+    A `path` that ends with `/` marks a folder that was made as such: no bytes, no hash. Folders on the way to a file
+    need no mark.
+    """
+
+    path: str
+    bytes: int = 0
+    sha256: str = ""
+    content_type: str = ""
+    created_at: int
+    updated_at: int
 
 
 __all__ = [
@@ -261,12 +306,15 @@ __all__ = [
     "Call",
     "Command",
     "CommandState",
+    "File",
     "Head",
     "Message",
+    "ModelSpent",
     "Outcome",
     "Role",
     "RunStatus",
     "State",
     "Tokens",
+    "Value",
     "replace",
 ]

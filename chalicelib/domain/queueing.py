@@ -13,12 +13,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import values, wire
+from chalicelib.domain import costs, values, wire
 from chalicelib.domain.commands import Delivery, Part
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import KB, QUEUED_COMMANDS
-from chalicelib.domain.model import Call, Command, CommandState, Head, Message, RunStatus, State, Tokens
+from chalicelib.domain.model import (
+    Call,
+    Command,
+    CommandState,
+    File,
+    Head,
+    Message,
+    ModelSpent,
+    RunStatus,
+    State,
+    Tokens,
+    Value,
+)
 
 #: A wake-up that was sent is given this long before the sweep sends it again (microseconds).
 WAKE_GRACE = 5_000_000
@@ -45,6 +58,10 @@ class Draft:
     messages: tuple[Message, ...] = ()
     new_calls: tuple[Call, ...] = ()
     calls: tuple[Call, ...] = ()
+    files: tuple[File, ...] = ()
+    gone_files: tuple[str, ...] = ()
+    logs: tuple[LogRow, ...] = ()
+    values: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +188,11 @@ def end(
     promoted: Command | None,
     first_queued: int,
     now: int,
+    balance: tuple[ModelSpent, ...] = (),
 ) -> Draft:
     """The run in flight ends; the same write promotes the oldest join it leaves behind and names the next run.
+
+    `balance` is what stands on the row of the run that ended last (`Head.balance_at`).
 
     `promoted` is the oldest pending join of this run, if it leaves any. `first_queued` is the number of the second run
     in the queue (the promoted one not counted), 0 if there is none.
@@ -188,6 +208,7 @@ def end(
         attempts=head.run_attempt,
         steps=head.run_steps,
         usage=head.run_usage,
+        balance=costs.so_far(balance, head, command.model),
         started_at=head.run_started_at,
         ended_at=now,
         first=head.run_first,
@@ -197,7 +218,7 @@ def end(
     if ending.status is RunStatus.COMPLETED:
         facts.insert(0, _done(row, now, head.run_attempt))
     rows = [row]
-    after = head
+    after = replace(head, balance_at=row.number)
     if promoted is not None:
         own = promote(promoted, (*command.joins, *free_joins(head)))
         rows.append(own)

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import wire
+from chalicelib.domain import entries, wire
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Head, Message, Role, Tokens
 from chalicelib.domain.queueing import Draft
 from chalicelib.engine.attempt import Attempt
-from chalicelib.engine.ending import OpenAnswer, close_answer
+from chalicelib.engine.ending import OpenAnswer, close_answer, llm_key
 from chalicelib.engine.speech import Speech
 from chalicelib.engine.workers import Said, Silent
 from chalicelib.ports import ModelRequest, Stop
@@ -26,6 +27,7 @@ FLUSH_AGE_SHARE = 0.05
 FLUSH_SECONDS_AT_MOST = 1.0
 #: A failed or truncated answer is asked for again this often, after these pauses in seconds.
 RETRY_PAUSES = (0.5, 2.0)
+CUT_OFF = "The run ended before the answer was whole."
 TRUNCATED = "the answer ended without a finish reason"
 
 
@@ -43,7 +45,8 @@ class Answering:
     def __init__(self, attempt: Attempt, messages: tuple[Mapping[str, Any], ...]) -> None:
         self._attempt = attempt
         self._messages = messages
-        self._opened_at = attempt.clock.monotonic()
+        self._opened_at = self._asked_at = attempt.clock.monotonic()
+        self._fault = CUT_OFF
         self.speech = self._new_speech()
 
     def ask(self) -> Speech | Failed:
@@ -52,6 +55,7 @@ class Answering:
             error = self._listen()
             if error is None:
                 return self.speech
+            self._fault = error.detail
             if pause is None or not error.retryable:
                 return Failed(error=error, speech=self.speech)
             self._reset("truncated" if error.detail == TRUNCATED else "model_error")
@@ -61,18 +65,19 @@ class Answering:
     def close(self, head: Head, now: int) -> Draft:
         """The decision that closes what was said so far, as an incomplete message; only a count if nothing was said."""
         self.speech.finish(now)
+        row = self._row(head, now, self._fault)
         if not self.speech.begun:
-            return Draft(after=replace(head, model_calls=head.model_calls + 1))
+            return Draft(after=replace(head, model_calls=head.model_calls + 1), logs=(row,))
         facts = tuple(self.speech.facts)
         answer = OpenAnswer(message_id=self.speech.message_id, text=self.speech.text)
         closed = close_answer(self._attempt.ref, head, answer, now=now)
         counted, usage = self.count(closed.after, now)
         told = (usage,) if self.speech.usage != Tokens() else ()
-        return replace(closed, after=counted, facts=(*facts, *closed.facts, *told))
+        return replace(closed, after=counted, facts=(*facts, *closed.facts, *told), logs=(row,))
 
     def count(self, head: Head, now: int) -> tuple[Head, Fact]:
         """The tokens of this answer, on the run and as the event that tells of them."""
-        usage = replace(self.speech.usage, cost_micro_usd=self._attempt.price(self._attempt.model, self.speech.usage))
+        usage = self._spent()
         data = {
             "model": self._attempt.model,
             "input_tokens": usage.input,
@@ -105,7 +110,32 @@ class Answering:
             open_message=0,
             open_calls=message.place if calls else 0,
         )
-        return Draft(after=after, facts=(*self.speech.facts, completed, usage), messages=(message,))
+        row = self._row(head, now, None)
+        return Draft(after=after, facts=(*self.speech.facts, completed, usage), messages=(message,), logs=(row,))
+
+    def _spent(self) -> Tokens:
+        return replace(self.speech.usage, cost_micro_usd=self._attempt.price(self._attempt.model, self.speech.usage))
+
+    def _row(self, head: Head, now: int, error: str | None) -> LogRow:
+        """The model call as a row of the log; `error` says why its answer does not count."""
+        attempt, speech, spent = self._attempt, self.speech, self._spent()
+        shown = speech.message_id if speech.begun or error is None else self._newest
+        body = entries.llm_body(
+            model=attempt.model,
+            usage=wire.usage_body(spent),
+            cost_usd=wire.cost_usd(spent),
+            duration_ms=int((attempt.clock.monotonic() - self._asked_at) * 1000),
+            finish_reason=speech.stop.reason if speech.stop else None,
+            error=error,
+            request={"messages": len(self._messages), "tools": len(attempt.tools)},
+            response={"text": speech.text[: entries.GLANCE_BYTES], "calls": [asked.name for asked in speech.calls]},
+        )
+        return LogRow(key=llm_key(head, now), kind="llm", at=now, run=head.run, message_id=shown, body=body)
+
+    @property
+    def _newest(self) -> str | None:
+        """The newest message that the model was shown."""
+        return self._messages[-1]["id"] if self._messages else None
 
     def _new_speech(self) -> Speech:
         journal = self._attempt.journal
@@ -115,7 +145,7 @@ class Answering:
     def _listen(self) -> ModelError | None:
         """Hear one model call to its end; None if it is a whole answer."""
         attempt = self._attempt
-        begun_at = attempt.clock.monotonic()
+        begun_at = self._asked_at = attempt.clock.monotonic()
         deadline = begun_at + attempt.agent.model_seconds
         call = attempt.journal.head.model_calls
         try:
@@ -203,12 +233,13 @@ class Answering:
 
         def decide(head: Head) -> Draft:
             after = replace(head, model_calls=head.model_calls + 1, open_message=0)
+            row = self._row(head, now, self._fault)
             if not begun:
-                return Draft(after=after)
+                return Draft(after=after, logs=(row,))
             counted, usage = self.count(after, now)
             told = (usage,) if self.speech.usage != Tokens() else ()
             reset = Fact(type="message.reset", data=data, at=now, run=head.run, attempt=head.run_attempt)
-            return Draft(after=counted, facts=(*started, reset, *told))
+            return Draft(after=counted, facts=(*started, reset, *told), logs=(row,))
 
         self._attempt.journal.write(decide)
         self.speech = self._new_speech()

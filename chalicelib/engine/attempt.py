@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import Command, Message, Tokens
+from chalicelib.domain.model import Command, Message, ModelSpent, Tokens
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.workers import Happening, Workers
-from chalicelib.ports import Clock, Models, Store
+from chalicelib.ports import Clock, FileObjects, Models, Store
 
 #: Spec section 7: a lease lives 30 s and is renewed every 10 s at the latest.
 LEASE_SECONDS = 30.0
@@ -35,6 +35,7 @@ class Attempt:
     journal: Journal
     workers: Workers
     store: Store
+    objects: FileObjects
     clock: Clock
     models: Models
     price: Callable[[str, Tokens], int | None]
@@ -43,6 +44,8 @@ class Attempt:
     model: str
     version: str
     command: Command
+    balance: tuple[ModelSpent, ...]
+    """What the thread had spent on models when this run became the one in flight."""
     window: list[Message]
     """The newest messages as this attempt knows them."""
     arguments: Mapping[str, Any]

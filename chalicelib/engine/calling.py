@@ -6,18 +6,24 @@ has not started starts, what had started follows its tool's rule (`on_retry`).
 """
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import values
+from chalicelib.domain import entries, values
+from chalicelib.domain.entries import LogRow
+from chalicelib.domain.errors import InvalidRequest, NotFound
 from chalicelib.domain.events import Fact
 from chalicelib.domain.limits import TOOL_RESULT_BYTES
 from chalicelib.domain.model import Call, Head, Outcome
 from chalicelib.domain.queueing import Draft
 from chalicelib.engine.agent import Tool
 from chalicelib.engine.attempt import Attempt
-from chalicelib.engine.ending import completed_call, tell_results
+from chalicelib.engine.ending import completed_call, duration_ms, tell_results
+from chalicelib.engine.files import Change, Shelf
+from chalicelib.engine.notes import Notebook
+from chalicelib.engine.run_files import Asked, RunFiles
 from chalicelib.engine.speech import AskedCall, Speech
 from chalicelib.engine.state import ThreadState
 from chalicelib.engine.workers import Flag, Returned
@@ -27,6 +33,10 @@ GONE = "The tool no longer exists in this release, so the call did not run."
 CUT = "The answer was cut by the output limit, so this call did not run."
 #: Results that one write stores: each is in its row and in its event, in a transaction of at most 3 MB (design 4.4).
 RESULTS_A_WRITE = 20
+
+
+class _Unchanged(Exception):
+    """A decision that leaves everything as it is: nothing is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +92,8 @@ class Calling:
                 ended.append(replace(call, outcome=Outcome.ERROR, result=GONE, ended_at=now))
             elif call.started_at and (tool is None or tool.on_retry != "again"):
                 ended.append(replace(call, outcome=Outcome.UNKNOWN, result=UNKNOWN, ended_at=now))
-        if ended:
-            self._store(ended)
+        for first in range(0, len(ended), RESULTS_A_WRITE):
+            self._store(ended[first : first + RESULTS_A_WRITE])
 
     def finish(self) -> bool:
         """Run all calls; the tool message is stored with the last result. False: no time left to start one."""
@@ -103,6 +113,7 @@ class Calling:
 
     def _launch(self, call: Call) -> None:
         tool = self._attempt.tools[call.name]
+        self._attempt.journal.notes.begin(call)
         self._running[call.id] = self._attempt.clock.monotonic() + tool.timeout_seconds
         state = functools.partial(self._state, call)
         self._flags[call.id] = self._attempt.workers.run(tool, state, call.id, dict(call.arguments))
@@ -116,17 +127,73 @@ class Calling:
             idempotency_token=f"{ref.token}.{call.run}.{call.id}",
             arguments=self._attempt.arguments,
             cancel=flag,
+            files=self._files(call.id, flag),
+            notebook=self._notebook(call),
         )
+
+    def _notebook(self, call: Call) -> Notebook:
+        """Log and values for one call: what it notes waits for a write of this thread."""
+        attempt = self._attempt
+        return Notebook(
+            notes=attempt.journal.notes,
+            store=attempt.store,
+            ref=attempt.ref,
+            run=call.run,
+            attempt=attempt.journal.attempt,
+            call=call,
+            tell=attempt.workers.inbox.put,
+        )
+
+    def _files(self, call_id: str, flag: Flag) -> RunFiles:
+        """The files for one call: it reads by itself, and hands what it wants to change to this thread."""
+        attempt = self._attempt
+
+        def ask(change: Change) -> None:
+            asked = Asked(call_id, change)
+            attempt.workers.inbox.put(asked)
+            asked.wait(flag)
+
+        shelf = Shelf(store=attempt.store, objects=attempt.objects, ref=attempt.ref)
+        return RunFiles(shelf=shelf, clock=attempt.clock, cancel=flag, ask=ask)
 
     def _await(self) -> list[Call]:
         """Results that have landed, or calls whose time is over."""
-        first = self._attempt.next(min(self._running.values()))
-        landed = [h for h in (first, *self._attempt.landed()) if isinstance(h, Returned) and h.call_id in self._running]
+        notes = self._attempt.journal.notes
+        first = self._attempt.next(min(notes.due_at or math.inf, *self._running.values()))
+        due = notes.due_at
+        if due is not None and due <= self._attempt.clock.monotonic() and not isinstance(first, Returned):
+            self._attempt.journal.write(lambda head: Draft(after=head))
+        happened = [h for h in (first, *self._attempt.landed()) if isinstance(h, Returned | Asked)]
+        known = [h for h in happened if h.call_id in self._running]
+        for asked in known:
+            if isinstance(asked, Asked):
+                self._change(asked)
+        landed = [h for h in known if isinstance(h, Returned)]
         now = self._attempt.clock.now()
         ended = [replace(self.calls[h.call_id], outcome=h.outcome, result=h.result, ended_at=now) for h in landed]
         done = {call.id for call in ended}
         late = [i for i, until in self._running.items() if until <= self._attempt.clock.monotonic() and i not in done]
         return ended + [self._timed_out(call_id, now) for call_id in late]
+
+    def _change(self, asked: Asked) -> None:
+        """A change of a file that a tool waits for, under the attempt's token. It is no progress: a run that does this
+        alone, again and again, is lost all the same.
+        """
+
+        def decide(head: Head) -> Draft:
+            draft = asked.change(head)
+            if draft is None:
+                raise _Unchanged
+            return replace(draft, facts=tuple(replace(f, run=head.run, attempt=head.run_attempt) for f in draft.facts))
+
+        try:
+            self._attempt.journal.write(decide)
+        except _Unchanged:
+            asked.settle()
+        except (InvalidRequest, NotFound) as refusal:
+            asked.settle(refusal)
+        else:
+            asked.settle()
 
     def _timed_out(self, call_id: str, now: int) -> Call:
         self._flags[call_id].set()
@@ -157,18 +224,35 @@ class Calling:
             facts = (*told, *(started_call(at, c, now) for c in started))
             finished = sum(1 for c in ended if c.outcome in (Outcome.OK, Outcome.ERROR))
             after = replace(at, run_calls=at.run_calls + finished)
-            draft = Draft(after=after, facts=facts, calls=(*ended, *started))
+            logs = tuple(self._row(c, now) for c in ended if c.started_at)
+            draft = Draft(after=after, facts=facts, calls=(*ended, *started), logs=logs)
             if not complete:
                 return draft
             message = tell_results(self._attempt.ref, after, list(merged.values()), step=self._step, now=now)
-            return replace(message, facts=(*facts, *message.facts), calls=draft.calls)
+            return replace(message, facts=(*facts, *message.facts), calls=draft.calls, logs=logs)
 
         self._attempt.journal.write(decide, progress=bool(ended))
         self.calls = merged
         for call in ended:
+            self._attempt.journal.notes.end(call.id)
             self._running.pop(call.id, None)
         self._launch_started()
         return True
+
+    def _row(self, call: Call, now: int) -> LogRow:
+        """A call that ran, as a row of the log."""
+        position = list(self.calls).index(call.id) + 1
+        body = entries.tool_body(
+            name=call.name,
+            call_id=call.id,
+            outcome=call.outcome or "",
+            duration_ms=duration_ms(call),
+            arguments=call.arguments,
+            result=call.result,
+        )
+        key = entries.key(now, f"t{call.run}.{call.step}.{position}")
+        message_id = self._attempt.ref.answer(call.run, call.step)
+        return LogRow(key=key, kind="tool", at=now, run=call.run, message_id=message_id, body=body)
 
     def _put_away(self, call: Call) -> dict[str, Any]:
         """Store a whole result as an object; what `artifact.created` says of it. A second put changes nothing."""

@@ -9,11 +9,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import queueing, values, wire
+from chalicelib.domain import entries, queueing, values, wire
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import CONTENT_BYTES, RESPONSE_BYTES
-from chalicelib.domain.model import Call, Command, CommandState, Head, Message, Outcome, Role, RunStatus
+from chalicelib.domain.model import (
+    Call,
+    Command,
+    CommandState,
+    Head,
+    Message,
+    ModelSpent,
+    Outcome,
+    Role,
+    RunStatus,
+    Tokens,
+)
 from chalicelib.domain.queueing import Draft, Ending
 from chalicelib.engine.journal import then
 from chalicelib.ports import Store
@@ -42,10 +54,12 @@ def end_run(
     *,
     now: int,
     placed: tuple[Message, ...] = (),
+    balance: tuple[ModelSpent, ...] | None = None,
 ) -> Draft:
     """The decision that ends the run in flight on this head. Reads what the head says is there, and no more.
 
-    `placed`: messages that the same write places, which no read can find yet.
+    `placed`: messages that the same write places, which no read can find yet. `balance`: what the thread had spent when
+    this run began, if the caller knows it.
     """
     promoted = oldest_join(store, ref, (*command.joins, *queueing.free_joins(head)))
     if ending.status is RunStatus.CANCELLED:
@@ -58,13 +72,21 @@ def end_run(
         promoted=promoted,
         first_queued=second_queued(store, ref, head),
         now=now,
+        balance=balance_at(store, ref, head) if balance is None else balance,
     )
+
+
+def balance_at(store: Store, ref: ThreadRef, head: Head) -> tuple[ModelSpent, ...]:
+    """What the thread had spent on models when its last run ended."""
+    if not head.balance_at:
+        return ()
+    return store.open(ref, head=False, commands=[head.balance_at]).commands[head.balance_at].balance
 
 
 def end_lost_run(store: Store, ref: ThreadRef, head: Head, ending: Ending, *, now: int) -> Draft:
     """Close what a dead or deaf attempt left open, then end its run. Only for a head whose lease is ours to break."""
     command = store.open(ref, head=False, commands=[head.run]).commands[head.run]
-    closed = close_open(store, ref, head, now=now)
+    closed = close_open(store, ref, head, model=command.model, now=now)
     if not head.run_started_at:
         row, messages, _ = queueing.withdraw_run(ref, head, command, reason=ending.reason, now=now)
         command = replace(row, status=RunStatus.QUEUED, reason=None, ended_at=0)
@@ -75,12 +97,13 @@ def end_lost_run(store: Store, ref: ThreadRef, head: Head, ending: Ending, *, no
     return replace(draft, commands=rows)
 
 
-def close_open(store: Store, ref: ThreadRef, head: Head, *, now: int) -> Draft:
+def close_open(store: Store, ref: ThreadRef, head: Head, *, model: str | None, now: int) -> Draft:
     """Close the streamed answer and the open calls of the run in flight, as read from the rows."""
     draft = Draft(after=head)
     if head.open_message:
         answer = _told(store, ref, head)
-        draft = close_answer(ref, head, answer, now=now)
+        row = lost_call(head, model=model, message_id=answer.message_id, at=now)
+        draft = replace(close_answer(ref, head, answer, now=now), logs=(row,))
     if head.open_calls:
         draft = then(draft, lambda at: _close_calls_from_rows(store, ref, at, now))
     return draft
@@ -100,6 +123,26 @@ def close_answer(ref: ThreadRef, head: Head, answer: OpenAnswer, *, now: int) ->
     )
     after = replace(head, messages=message.place, open_message=0, model_calls=head.model_calls + 1)
     return Draft(after=after, facts=(_completed(ref, head, message, now),), messages=(message,))
+
+
+def lost_call(head: Head, *, model: str | None, message_id: str | None, at: int) -> LogRow:
+    """The row of a model call whose attempt died: what it used is not known."""
+    body = entries.llm_body(
+        model=model or "",
+        usage=wire.usage_body(Tokens()),
+        cost_usd=None,
+        duration_ms=None,
+        finish_reason=None,
+        error="The attempt was lost before the answer was whole.",
+        request={},
+        response={},
+    )
+    return LogRow(key=llm_key(head, at), kind="llm", at=at, run=head.run, message_id=message_id, body=body)
+
+
+def llm_key(head: Head, at: int) -> str:
+    """The key of the row of the next model call that this head counts: each has one number in the thread."""
+    return entries.key(at, f"m{head.model_calls + 1}")
 
 
 def close_calls(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, now: int) -> Draft:
@@ -132,15 +175,19 @@ def tell_results(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, no
 
 def completed_call(head: Head, call: Call, now: int) -> Fact:
     """`tool.completed` of a call that has an outcome."""
-    duration = (call.ended_at - call.started_at) // 1000 if call.started_at else 0
     data = {
         "call_id": call.id,
         "name": call.name,
         "outcome": call.outcome,
         "result": call.result,
-        "duration_ms": max(0, duration),
+        "duration_ms": duration_ms(call),
     }
     return Fact(type="tool.completed", data=data, at=now, run=head.run, attempt=head.run_attempt)
+
+
+def duration_ms(call: Call) -> int:
+    """How long a call took; 0 if it never started."""
+    return max(0, (call.ended_at - call.started_at) // 1000) if call.started_at else 0
 
 
 def result_part(call: Call) -> dict[str, Any]:

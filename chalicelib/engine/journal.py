@@ -14,6 +14,7 @@ from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, Message
 from chalicelib.domain.queueing import Draft, StaleHead
 from chalicelib.engine.log import Log, commit_of
+from chalicelib.engine.notes import ALONE, BESIDE, Notes, Room
 from chalicelib.ports import Clock, Committed
 
 Decide = Callable[[Head], Draft]
@@ -40,6 +41,10 @@ def then(first: Draft, decide: Decide) -> Draft:
         messages=first.messages + second.messages,
         new_calls=first.new_calls + second.new_calls,
         calls=tuple({c.id: c for c in (*first.calls, *second.calls)}.values()),
+        files=first.files + second.files,
+        gone_files=first.gone_files + second.gone_files,
+        logs=first.logs + second.logs,
+        values=first.values + second.values,
     )
 
 
@@ -57,6 +62,7 @@ class Journal:
         self._writes = 0
         self._opening: Decide | None = None
         self._placed: list[Message] = []
+        self.notes = Notes(clock=clock)
         self.others_wrote = False
         """True once the head has moved by somebody else's write: what is known of the thread may be old."""
 
@@ -91,11 +97,20 @@ class Journal:
             raise CancelSeen
 
     def write(self, decide: Decide, *, progress: bool = False, ending: bool = False) -> Head:
-        """Make a decision true; answers the head that it left.
+        """Make a decision true; answers the head that it left. Notes that wait are stored with it, or before it if they
+        are too many.
 
         `progress`: a new stored fact (the run is not stalling). `ending`: goes on in spite of a cancel.
         Raises LeaseLost, CancelSeen, CallIdsTaken, RetryLater.
         """
+        left = len(self.notes.waiting)  # what tools note meanwhile must not hold this up for ever
+        while left > 0 and self.notes.is_much:
+            before = self.notes.settled
+            self._write(lambda head: Draft(after=head), ALONE, progress=False, ending=ending)
+            left -= self.notes.settled - before
+        return self._write(decide, BESIDE, progress=progress, ending=ending)
+
+    def _write(self, decide: Decide, room: Room, *, progress: bool, ending: bool) -> Head:
         self._writes += 1
         while True:
             if self.head.cancel and not ending:
@@ -108,10 +123,13 @@ class Journal:
                 continue
             after = replace(draft.after, stalls=0) if progress else draft.after
             name = f"{self.run}.{self.attempt}.{self._writes}"
-            commit = commit_of(self.ref, before, replace(draft, after=after), now=now, write=name)
+            notes = self.notes.take(room)
+            noted = notes.along(replace(draft, after=after), self.notes.calls)
+            commit = commit_of(self.ref, before, noted, now=now, write=name)
             result = self._log.commit(commit)
             if isinstance(result, Committed):
                 self.head, self._opening = result.head, None
+                self.notes.settle(notes)
                 self._placed += draft.messages
                 return result.head
             if result.taken:

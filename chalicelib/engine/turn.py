@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from chalicelib.domain import queueing
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus
@@ -100,11 +101,14 @@ class Turn:
         if not self.recovered:
             return Draft(after=head)
         facts = [self._fact("run.reconciling", {"adopted": head.run_steps + head.run_calls}, head, now)]
+        logs: tuple[LogRow, ...] = ()
         if head.open_message:
+            newest = attempt.window[-1].id if attempt.window else None
+            logs = (ending.lost_call(head, model=attempt.model, message_id=newest, at=now),)
             message_id = attempt.ref.answer(head.run, head.run_steps + 1)
             facts.append(self._fact("message.reset", {"message_id": message_id, "reason": "runner_lost"}, head, now))
         calls = head.model_calls + 1 if head.open_message else head.model_calls
-        return Draft(after=replace(head, open_message=0, model_calls=calls), facts=tuple(facts))
+        return Draft(after=replace(head, open_message=0, model_calls=calls), facts=tuple(facts), logs=logs)
 
     def _take_up_calls(self) -> bool:
         """Go on with the calls of an answer that an earlier attempt stored."""
@@ -215,7 +219,9 @@ class Turn:
         place = head.run_first if command.content is not None else command.place
         row = replace(command, content=None, place=place, model=attempt.model, version=attempt.version)
         now = attempt.clock.now()
-        return ending.end_run(attempt.store, attempt.ref, head, row, how, now=now, placed=placed)
+        return ending.end_run(
+            attempt.store, attempt.ref, head, row, how, now=now, placed=placed, balance=attempt.balance
+        )
 
     def _hand_over(self) -> Result:
         """Release at a stored boundary; the wake-up is named in the same write."""

@@ -19,6 +19,8 @@ from chalicelib.domain import values
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.model import Outcome
 from chalicelib.engine.agent import Tool, ToolFailure
+from chalicelib.engine.notes import Noted
+from chalicelib.engine.run_files import Asked
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Chunk, Model, ModelRequest
 
@@ -65,7 +67,7 @@ class Returned:
     result: Any
 
 
-Happening = Said | Silent | Returned
+Happening = Said | Silent | Returned | Asked | Noted
 
 
 class Workers:

@@ -5,8 +5,11 @@ moves only after its rows were sent, and that one subscriber (gone, slow, refuse
 batch. Two runs for one thread at once may send a row twice; each sends from a cursor on, in order, so none can leave a
 hole or swap rows.
 
-Costs of a thread: one query for its subscribers, one read of events. Of a subscriber: one post a frame, one write of
-its cursor.
+Rows of a thread's log go to those who asked for them, as they come, and without a cursor: who was away lists them. They
+wait for nobody, so a row may come before or after the events of its moment, and twice if a batch comes again.
+
+Costs of a thread: one query for its subscribers, one read of events; one of log rows if somebody wants them. Of a
+subscriber: one post a frame, one write of its cursor.
 """
 
 import logging
@@ -14,8 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from chalicelib.domain.entries import row_body
 from chalicelib.domain.errors import RetryLater
-from chalicelib.domain.frames import Frame, live_frames
+from chalicelib.domain.frames import Frame, live_frames, log_frame
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import RESPONSE_BYTES
 from chalicelib.domain.wire import event_body
@@ -24,9 +28,12 @@ from chalicelib.services.credentials import Credentials
 
 #: (pk, sk) of a row -> thread and last number, if the row is an event page.
 PageOf = Callable[[str, str], tuple[ThreadRef, int] | None]
+#: (pk, sk) of a row -> thread and key, if it is a row of a thread's log.
+LogOf = Callable[[str, str], tuple[ThreadRef, str] | None]
 
 WORKERS = 32  # posts at a time of one process: each may take its whole second
 _ROWS = 1_000  # of one read
+_LOG_ROWS = 32  # of one read: a row may have some 300 KB
 # A gateway that is busy says so at once: a refusal that came fast is worth these tries (seconds before each). One that
 # took its whole second is not: the subscriber is left, and served from its cursor by the next batch.
 _TRIES = (0.05, 0.2)
@@ -70,6 +77,7 @@ class FanOut:
         clock: Clock,
         credentials: Credentials,
         page_of: PageOf,
+        log_of: LogOf,
     ) -> None:
         self._store = store
         self._directory = directory
@@ -77,6 +85,7 @@ class FanOut:
         self._clock = clock
         self._credentials = credentials
         self._page_of = page_of
+        self._log_of = log_of
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="fan-out")
 
     def run(self, keys: Iterable[tuple[str, str]]) -> None:
@@ -85,11 +94,17 @@ class FanOut:
         Raises RetryLater when the table cannot be read or a cursor not be moved; a post never raises.
         """
         failures: list[BaseException] = []
-        works = [self._work(ref, until, failures) for ref, until in self._touched(keys).items()]
+        written = list(keys)
+        pages, logged = self._touched(written), self._logged(written)
+        listeners = {ref: self._listeners(ref, failures) for ref in dict.fromkeys((*pages, *logged))}
+        telling = [job for ref, wanted in logged.items() for job in self._tell(ref, wanted, listeners[ref], failures)]
+        works = [self._work(ref, until, listeners[ref]) for ref, until in pages.items()]
         while works := [work for work in works if work.open]:
             jobs = [job for work in works for job in self._serve_page(work, failures)]
             wait(jobs)
             failures += [error for job in jobs if (error := job.exception())]
+        wait(telling)
+        failures += [error for job in telling if (error := job.exception())]
         if failures:
             raise failures[0]
 
@@ -101,15 +116,52 @@ class FanOut:
                 found[ref] = max(last, found.get(ref, 0))
         return found
 
-    def _work(self, ref: ThreadRef, until: int, failures: list[BaseException]) -> _Work:
+    def _logged(self, keys: Iterable[tuple[str, str]]) -> Mapping[ThreadRef, Sequence[str]]:
+        found: dict[ThreadRef, dict[str, None]] = {}
+        for pk, sk in keys:
+            if row := self._log_of(pk, sk):
+                ref, key = row
+                found.setdefault(ref, {})[key] = None
+        return {ref: tuple(wanted) for ref, wanted in found.items()}
+
+    def _listeners(self, ref: ThreadRef, failures: list[BaseException]) -> Sequence[Subscriber]:
+        """Who listens now: those that are still catching up get what comes meanwhile at the end of that."""
         now = self._clock.now()
-        work = _Work(ref=ref, until=until)
         try:
-            rows = [row for row in self._directory.subscribers(ref) if row.catching_until <= now]
-            work.readers += [_Reader(row=row, cursor=row.cursor) for row in rows]
+            return [row for row in self._directory.subscribers(ref) if row.catching_until <= now]
         except RetryLater as error:
             failures.append(error)
-        return work
+            return ()
+
+    def _work(self, ref: ThreadRef, until: int, listeners: Sequence[Subscriber]) -> _Work:
+        return _Work(ref=ref, until=until, readers=[_Reader(row=row, cursor=row.cursor) for row in listeners])
+
+    def _tell(
+        self, ref: ThreadRef, wanted: Sequence[str], listeners: Sequence[Subscriber], failures: list[BaseException]
+    ) -> list[Future[None]]:
+        """Send rows of the log to those who asked for them; nothing is read if nobody did."""
+        readers = [_Reader(row=row, cursor=row.cursor) for row in listeners if row.logs]
+        if not readers:
+            return []
+        frames: list[bytes] = []
+        try:
+            for first in range(0, len(wanted), _LOG_ROWS):
+                rows = self._store.log_rows(ref, wanted[first : first + _LOG_ROWS])
+                frames += [log_frame(row_body(ref, row)) for row in rows]
+        except RetryLater as error:
+            failures.append(error)
+        return [self._pool.submit(self._show, reader, frames) for reader in readers]
+
+    def _show(self, reader: _Reader, frames: Sequence[bytes]) -> None:
+        if not self._credentials.still_valid(reader.row.key_sha256):
+            return self._forget(reader, "its credential has ended")
+        try:
+            for frame in frames:
+                self._post(reader.row.connection, frame)
+        except SocketGone:
+            self._forget(reader, "it is gone")
+        except RetryLater as refusal:
+            log.warning("connection %s misses rows of the log: %s", reader.row.connection, refusal)
 
     def _serve_page(self, work: _Work, failures: list[BaseException]) -> list[Future[None]]:
         """Read on from the smallest cursor, and send each reader what it has not seen of that."""

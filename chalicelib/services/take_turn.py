@@ -18,7 +18,7 @@ from chalicelib.engine.attempt import LEASE_SECONDS, MICROS, RESERVE_SECONDS, At
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.turn import Result, Turn
 from chalicelib.engine.workers import Workers
-from chalicelib.ports import Models, Store
+from chalicelib.ports import FileObjects, Models, Store
 from chalicelib.services.appending import Appender
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ class TakeTurn:
     """Plays turns. `default_model` is for agents that name none."""
 
     store: Store
+    objects: FileObjects
     appender: Appender
     models: Models
     agents: Mapping[str, Agent]
@@ -99,7 +100,7 @@ class TakeTurn:
     ) -> tuple[Turn, str | None]:
         """The turn of a lease, and why it cannot be played if the agent's own definition does not fit this thread."""
         places = context.window_places(head)
-        opened = self.store.open(ref, head=False, about=True, commands=[head.run], messages=places)
+        opened = self.store.open(ref, head=False, about=True, commands=_rows(head), messages=places)
         about, command = opened.about, opened.commands[head.run]
         assert about is not None, "a thread is created with its about row"
         agent = self.agents.get(head.agent) or _missing(head.agent)
@@ -110,6 +111,7 @@ class TakeTurn:
             journal=Journal(log=self.appender.log, clock=self.appender.clock, ref=ref, head=head),
             workers=Workers(),
             store=self.store,
+            objects=self.objects,
             clock=self.appender.clock,
             models=self.models,
             price=self.price,
@@ -118,12 +120,18 @@ class TakeTurn:
             model=command.model or agent.model or self.default_model,
             version=self.version,
             command=command,
+            balance=opened.commands[head.balance_at].balance if head.balance_at else (),
             window=[opened.messages[place] for place in places if place in opened.messages],
             arguments=arguments,
             tools=tools,
             watched_at=self.appender.clock.monotonic(),
         )
         return Turn(attempt=attempt, recovered=recovered), fault
+
+
+def _rows(head: Head) -> list[int]:
+    """The run in flight, and the one that ended last, whose balance it carries on."""
+    return [number for number in (head.run, head.balance_at) if number]
 
 
 def _tools(agent: Agent, arguments: Mapping[str, Any]) -> tuple[dict[str, Tool], str | None]:

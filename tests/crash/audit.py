@@ -33,6 +33,7 @@ def audit(world: World) -> list[str]:
         *_no_repeat(world.guests, _rules(folded(world).arguments, events)),
         *_at_rest(world),
         *_stored_as_told(world, events),
+        *_spent_as_told(world),
         *_one_door(world, events),
         *(f"a dead process called {name}" for name in world.tap.after_death),
     ]
@@ -256,6 +257,36 @@ def _stored_as_told(world: World, events: Events) -> Iterator[str]:
     for name, (stored, said) in compared.items():
         if stored != said:
             yield f"I4: {name} stored: {stored}\n      {name} told: {said}"
+
+
+def _spent_as_told(world: World) -> Iterator[str]:
+    """The totals of the cost are the sums of the events, and each model call that counts has one row in the log."""
+    state = folded(world)
+    with world.tap.outside():
+        cost = world.house.cost.thread_cost(world.principal, world.thread.id)
+        rows = log_rows(world)
+    sums = {name: sum(line[name] for line in cost["models"]) for name in state.usage}
+    if sums != state.usage or cost["total_cost"] - cost["app_cost"] != (state.cost_usd or 0.0):
+        yield f"cost: {cost} was counted, {state.usage} and {state.cost_usd} USD told"
+    calls = [row["id"] for row in rows if row["kind"] == "llm"]
+    if len(calls) != cost["request_count"] or len(calls) != world.head.model_calls:
+        yield f"cost: {cost['request_count']} requests, {world.head.model_calls} model calls, {len(calls)} rows"
+    results = Counter(row["call_id"] for row in rows if row["kind"] == "tool")
+    yield from (f"log: {call} has {times} rows" for call, times in results.items() if times > 1)
+
+
+def log_rows(world: World) -> list[dict[str, Any]]:
+    """The whole log of the thread, as clients see it."""
+    found: list[dict[str, Any]] = []
+    position = None
+    while True:
+        page = world.house.logs.list_logs(
+            world.principal, world.thread.id, kind=None, level=None, descending=False, limit=PAGE, position=position
+        )
+        found += page.items
+        position = page.next
+        if position is None:
+            return found
 
 
 def _comparable(run: Mapping[str, Any]) -> dict[str, Any]:

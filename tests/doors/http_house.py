@@ -15,6 +15,7 @@ from chalicelib.domain.commands import (
     Answer,
     CreateRun,
     CreateThread,
+    FileContent,
     Idempotency,
     Level,
     Page,
@@ -22,8 +23,12 @@ from chalicelib.domain.commands import (
     PatchThread,
     Principal,
     Say,
+    StartUpload,
+    Upload,
+    WriteLog,
 )
 from chalicelib.domain.errors import Unauthorized
+from chalicelib.domain.model import File
 from chalicelib.doors.application import Application
 
 TOKENS = {
@@ -50,6 +55,7 @@ class CardboardHouse:
     answer: Answer = field(default_factory=lambda: Answer(status=201, body={"made": True}))
     stored: bytes = b'{"large": "field"}'
     stored_type: str = "application/json"
+    file: FileContent = field(default_factory=lambda: file_content(b"bytes"))
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
     @property
@@ -62,6 +68,22 @@ class CardboardHouse:
 
     @property
     def edit(self) -> "CardboardHouse":
+        return self
+
+    @property
+    def files(self) -> "CardboardHouse":
+        return self
+
+    @property
+    def logs(self) -> "CardboardHouse":
+        return self
+
+    @property
+    def cost(self) -> "CardboardHouse":
+        return self
+
+    @property
+    def durable(self) -> "CardboardHouse":
         return self
 
     @property
@@ -184,6 +206,68 @@ class CardboardHouse:
         self._note("blob_address", p, thread_id, ref)
         return f"http://127.0.0.1:1/{ref}?signed"
 
+    def get_file(self, p: Principal, thread_id: str, path: str, /) -> FileContent:
+        self._note("get_file", p, thread_id, path)
+        return self.file
+
+    def file_address(self, p: Principal, thread_id: str, file: File, headers: dict[str, str], /) -> str:
+        self._note("file_address", p, thread_id, file, headers)
+        return "http://127.0.0.1:1/object?signed"
+
+    def list_files(self, p: Principal, thread_id: str, folder: str, /, *, limit: int, position: Any) -> Page:
+        self._note("list_files", p, thread_id, folder, limit, position)
+        return self.page
+
+    def put_file(self, p: Principal, thread_id: str, path: str, data: bytes, content_type: str, /) -> Answer:
+        self._note("put_file", p, thread_id, path, data, content_type)
+        return self.answer
+
+    def start_upload(self, p: Principal, thread_id: str, ask: StartUpload, idem: Idempotency | None, /) -> Answer:
+        self._note("start_upload", p, thread_id, ask, idem)
+        body = {"upload": Upload(nonce="nonce", ask=ask), "url": "http://127.0.0.1:1/put", "headers": {}}
+        return Answer(status=self.answer.status, body={**body, "expires_at": 1}, replayed=self.answer.replayed)
+
+    def finish_upload(self, p: Principal, thread_id: str, path: str, upload: Upload, /) -> Answer:
+        self._note("finish_upload", p, thread_id, path, upload)
+        return self.answer
+
+    def delete_file(self, p: Principal, thread_id: str, path: str, /) -> None:
+        self._note("delete_file", p, thread_id, path)
+
+    def write_log(self, p: Principal, thread_id: str, ask: WriteLog, idem: Idempotency | None, /) -> Answer:
+        self._note("write_log", p, thread_id, ask, idem)
+        return self.answer
+
+    def list_logs(
+        self,
+        p: Principal,
+        thread_id: str,
+        /,
+        *,
+        kind: str | None,
+        level: str | None,
+        descending: bool,
+        limit: int,
+        position: Any,
+    ) -> Page:
+        self._note("list_logs", p, thread_id, kind, level, descending, limit, position)
+        return self.page
+
+    def thread_cost(self, p: Principal, thread_id: str, /) -> Any:
+        self._note("thread_cost", p, thread_id)
+        return {"total_cost": 0.0}
+
+    def get_value(self, p: Principal, thread_id: str, name: str, /) -> Any:
+        self._note("get_value", p, thread_id, name)
+        return 1
+
+    def put_value(self, p: Principal, thread_id: str, name: str, value: Any, /) -> Any:
+        self._note("put_value", p, thread_id, name, value)
+        return value
+
+    def delete_value(self, p: Principal, thread_id: str, name: str, /) -> None:
+        self._note("delete_value", p, thread_id, name)
+
     def agents(self, p: Principal, /) -> list[Any]:
         self._note("agents", p)
         return [{"name": "assistant"}]
@@ -191,6 +275,19 @@ class CardboardHouse:
     def issue(self, p: Principal, /) -> Mapping[str, Any]:
         self._note("issue", p)
         return {"ticket": "t", "url": "ws://127.0.0.1:1/ws", "expires_at": 1}
+
+
+def file_content(data: bytes | None, path: str = "/a.txt", content_type: str = "text/plain") -> FileContent:
+    """A stored file, with its bytes or (None) with more than an answer holds."""
+    row = File(path=path, bytes=5, sha256="5" * 64, content_type=content_type, created_at=1, updated_at=2)
+    return FileContent(file=row, data=data)
+
+
+#: Query fields without which a route answers 400.
+NEEDED: Mapping[str, Mapping[str, str]] = {
+    "GET /commands": {"idempotency_key": "k"},
+    **{f"{method} /threads/{{thread_id}}/files": {"path": "/a.txt"} for method in ("GET", "PUT", "DELETE")},
+}
 
 
 @dataclass(frozen=True, kw_only=True)

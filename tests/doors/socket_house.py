@@ -5,7 +5,7 @@ Time is the machine's plus what a test moves it by. `Meanwhile` lets something h
 
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from time import monotonic, time_ns
@@ -18,6 +18,8 @@ from chalicelib.adapters.sockets import ManagedSockets
 from chalicelib.adapters.store import TableStore
 from chalicelib.adapters.system import SystemIds
 from chalicelib.adapters.table import connect
+from chalicelib.domain import entries
+from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import About, Head, State, replace
@@ -164,6 +166,7 @@ class SocketHouse:
             clock=self.clock,
             credentials=self.credentials,
             page_of=keys.page_at,
+            log_of=keys.log_at,
         )
         self.provision = Provision(directory=self.directory, clock=self.clock, ids=self.ids, stage="test")
 
@@ -211,10 +214,10 @@ class SocketHouse:
         assert socket.message(event, None, house=lambda: self) == {"statusCode": 200}
         self.receive(reader)
 
-    def follow(self, reader: Reader, ref: ThreadRef, after: Any = 0) -> None:
+    def follow(self, reader: Reader, ref: ThreadRef, after: Any = 0, *, logs: bool = False) -> None:
         """Subscribe, and say so to the reader, which checks what comes against it."""
         reader.cursor = after
-        self.say(reader, {"action": "subscribe", "thread_id": ref.id, "after": after, "logs": False})
+        self.say(reader, {"action": "subscribe", "thread_id": ref.id, "after": after, "logs": logs})
 
     def receive(self, reader: Reader) -> None:
         """Take what has been posted since."""
@@ -251,6 +254,15 @@ class SocketHouse:
         )
         assert isinstance(done, Committed)
         return keys.event_page(ref, done.head.seq)
+
+    def log(self, ref: ThreadRef, entry: Mapping[str, Any]) -> tuple[str, str]:
+        """Put a row into the log of a thread; answers its key."""
+        now = self.clock.now()
+        made = LogRow(
+            key=entries.key(now, self.ids.token()), kind="app", at=now, message_id="msg_1", body=entries.app_body(entry)
+        )
+        assert self.store.log(ref, made, remember=None, now=now).stored
+        return keys.log(ref, made.key)
 
     def delete(self, ref: ThreadRef) -> None:
         """Put the mark of a deletion on the head."""

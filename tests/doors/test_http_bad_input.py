@@ -6,16 +6,22 @@ from typing import Any
 import pytest
 
 from chalicelib.doors.auth import LEVELS
-from tests.doors.http_house import event, open_door
+from tests.doors.http_house import NEEDED, event, open_door
 
 MESSAGES, THREADS, RUNS = "POST /threads/{thread_id}/messages", "POST /threads", "POST /threads/{thread_id}/runs"
 PATCH_THREAD, PATCH_MESSAGE = "PATCH /threads/{thread_id}", "PATCH /threads/{thread_id}/messages/{message_id}"
-WITH_BODY = {
+UPLOADS, FILES = "POST /threads/{thread_id}/uploads", "GET /threads/{thread_id}/files/list"
+LOGS, VALUE = "POST /threads/{thread_id}/logs", "PUT /threads/{thread_id}/values/{name}"
+LIST_LOGS = "GET /threads/{thread_id}/logs"
+WITH_BODY: dict[str, dict[str, Any]] = {
     THREADS: {"agent": "a"},
     MESSAGES: {"content": "x"},
     RUNS: {"input": "x"},
     PATCH_THREAD: {"title": "x"},
     PATCH_MESSAGE: {"content": "x"},
+    UPLOADS: {"path": "/a.txt", "bytes": 1},
+    LOGS: {"name": "x"},
+    VALUE: {"value": None},
 }
 WITHOUT_BODY = [
     "POST /runs/{run_id}/cancel",
@@ -23,13 +29,15 @@ WITHOUT_BODY = [
     "POST /threads/{thread_id}/continue",
     "POST /stream/tickets",
 ]
-KEYED = [THREADS, MESSAGES, RUNS, *(route for route in WITHOUT_BODY if "tickets" not in route)]
+KEYED = [THREADS, MESSAGES, RUNS, UPLOADS, LOGS, *(route for route in WITHOUT_BODY if "tickets" not in route)]
 LISTS = [
     "GET /threads",
     "GET /threads/{thread_id}/messages",
     "GET /threads/{thread_id}/runs",
     "GET /runs",
     "GET /runs/{run_id}/steps",
+    FILES,
+    LIST_LOGS,
 ]
 
 # What is wrong with the bytes, for every route that may have a body; and where the answer must say it is.
@@ -60,7 +68,6 @@ BYTES: list[tuple[bytes, str]] = [
     (b"[" * 10_000, ""),
     (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, ""),
     (b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}", ""),
-    (b'{"agent": "a", "content": "x", "input": "x", "unknown": 1}', "unknown"),
 ]
 
 
@@ -72,6 +79,27 @@ def test_bytes_that_are_no_good_json_are_400_with_the_path(route: str, raw: byte
     assert reply.is_problem(400, "invalid-request")
     assert path in reply.paths
     assert door.house.calls == []
+
+
+@pytest.mark.parametrize("route", [route for route in (*WITH_BODY, *WITHOUT_BODY) if route != LOGS])
+def test_a_field_that_a_route_does_not_know_is_400_with_its_path(route: str) -> None:
+    door = open_door()
+    reply = door.send(route, body={"agent": "a", "content": "x", "input": "x", "unknown": 1})
+    assert reply.is_problem(400, "invalid-request")
+    assert "unknown" in reply.paths
+    assert door.house.calls == []
+
+
+ODD_ENTRIES: list[dict[str, Any]] = [
+    {"extra": 1}, {"level": "loud"}, {"status": 5}, {"message": 5}, {"error": {}}, {"trigger": "text"},
+    {"duration_ms": "12"}, {"duration_ms": -1}, {"cost": "free"}, {"cost": True}, {"cost": -1}, {"cost": 1e300},
+    {"name": "n" * 500}, {"data": "d" * 20_000}, {"request": "r" * 70_000}, {"message": "m" * 5_000},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_ENTRIES)
+def test_an_entry_for_the_log_with_a_name_is_refused_for_nothing_in_it(odd: dict[str, Any]) -> None:
+    assert open_door().send(LOGS, body={"name": "x", **odd}).status == 201
 
 
 @pytest.mark.parametrize("route", WITH_BODY)
@@ -127,6 +155,11 @@ def each_path(*paths: Any) -> list[Fault]:
     return [(MESSAGES, {"content": [{**FILE, "path": path}]}, "content.0.path") for path in paths]
 
 
+#: Texts that are no path of a file, and values that are no text. What JSON or a query cannot even carry is elsewhere.
+BAD_PATHS: list[Any] = [
+    5, None, "", "/", "a.txt", "./a", "//a", "/a//b", "/a/", "/.", "/a/./b", "/..", "/../a", "/a/../b", "/a/..",
+    "/a\x01b", "/a\x7f", "/a\x85b", "/a\nb", "/" + "x" * 1_024, "/" + "é" * 512, "/" + ROCKET * 256, "/" + "x" * 5_000,
+]  # fmt: skip
 SHAPES: list[Fault] = [
     *each(MESSAGES, "content", 5, None, True, {}, [], "", 1.5),
     *each(MESSAGES, "delivery", 7, None, "later", "", "JOIN", "interrupt", "rollback", "reject"),
@@ -148,8 +181,14 @@ SHAPES: list[Fault] = [
     *each(PATCH_THREAD, "title", 5, None, "x" * 201, []),
     *each(PATCH_THREAD, "tags", 5, None, "a", {}, [f"t{n}" for n in range(21)]),
     *((route, {"tags": ["ok", tag]}, "tags.1") for route in (THREADS, PATCH_THREAD) for tag in BAD_TAGS),
-    *((route, {"org": "org_b"}, "org") for route in WITH_BODY),
+    # Of an entry for the log what is no field is dropped, as it is from code; all but its name.
+    *((route, {"org": "org_b"}, "org") for route in WITH_BODY if route != LOGS),
+    *each(LOGS, "name", 5, None, "", " ", [], {}, True),
     *each_path(5, "", "/", "a.txt", "/../a", "/a/../b", "/a/..", "/" + "x" * 1_024, "/" + ROCKET * 256),
+    *each(UPLOADS, "path", *BAD_PATHS),
+    *each(UPLOADS, "bytes", "1", None, -1, 1.0, True, []),
+    *each(UPLOADS, "content_type", 5, None, "", "png", "image/png\r\nX: y", "image/" + "x" * 200),
+    *each(UPLOADS, "sha256", 5, None, "", "x" * 64, "a" * 63, "A" * 64),
     (THREADS, {"message": {}}, "message.content"),
     (THREADS, {"message": {"content": [{**TEXT, "text": ""}]}}, "message.content.0.text"),
     (THREADS, {"message": {"content": "x", "unknown": 1}}, "message.unknown"),
@@ -233,7 +272,10 @@ def test_all_faults_of_a_body_come_in_one_answer() -> None:
 
 BAD_LIMITS: list[Any] = ["0", "-1", "x", "1.5", "101", "", "1e1", "\u0663", " 1", "9" * 5_000, ["1", "1"]]
 BAD_CURSORS: list[Any] = ["nonsense", "", "é", "a" * 5_000, "====", ["a", "a"], "\x00", "\ud800", "bm9uc2Vuc2U"]
+BAD_TEXTS = [path for path in BAD_PATHS if isinstance(path, str)]
 BAD_WORDS: list[Any] = ["\x00", "\ud83d", "x" * 201, ["a", "b"]]
+WITH_PATH = [f"{method} /threads/{{thread_id}}/files" for method in ("GET", "PUT", "DELETE")]
+PUT_FILE = WITH_PATH[1]
 THREAD, EVENTS = "GET /threads/{thread_id}", "GET /threads/{thread_id}/events"
 QUERIES: list[Fault] = [
     *(row for route in (*LISTS, EVENTS) for row in each(route, "limit", *BAD_LIMITS)),
@@ -249,9 +291,19 @@ QUERIES: list[Fault] = [
     *each("GET /threads/{thread_id}/messages", "order", "up", "", "DESC"),
     *each(EVENTS, "after", "abc", "-1", "1.5", "", "1e3", "9" * 19, "\u0663", ["1", "2"]),
     *each(EVENTS, "wait", "x", "-1", "21", "20.1", "nan", "inf", "1e1", "", "1.", ["1", "2"]),
+    *each(LIST_LOGS, "order", "up", "", "DESC"),
+    *each(LIST_LOGS, "kind", "APP", "", "none", ["app", "llm"]),
+    *each(LIST_LOGS, "level", "fatal", "", ["info", "warn"]),
     *each("POST /threads/{thread_id}/stop", "all", "yes", "1", "", ["true", "true"]),
     *each("GET /commands", "idempotency_key", "", "a b", "é", "x" * 256, ["a", "b"]),
     ("GET /commands", {}, "idempotency_key"),
+    *(
+        row
+        for route in WITH_PATH
+        for row in [*each(route, "path", *BAD_TEXTS, "/a\x00b", "/\ud83d", ["/a", "/b"]), (route, {}, "path")]
+    ),
+    *each(FILES, "path", *(path for path in BAD_TEXTS if path not in ("/", "/a/")), "/a\x00b", "/\ud83d", ["/a", "/b"]),
+    *((PUT_FILE, {"path": "/a.txt", "upload_id": token}, "upload_id") for token in BAD_CURSORS),
 ]
 
 
@@ -266,8 +318,8 @@ def test_a_bad_or_repeated_query_field_is_400_with_the_path(route: str, query: d
 
 @pytest.mark.parametrize("route", [route.replace(" /api", " ") for route in LEVELS])
 def test_unknown_query_fields_are_ignored_on_every_route(route: str) -> None:
-    known: dict[str, str | list[str]] = {"idempotency_key": "k"} if route == "GET /commands" else {}
-    reply = open_door().send(route, body=WITH_BODY.get(route), query={"new": ["a", "b"], "org": "org_b", **known})
+    query: dict[str, str | list[str]] = {"new": ["a", "b"], "org": "org_b", **NEEDED.get(route, {})}
+    reply = open_door().send(route, body=WITH_BODY.get(route), query=query)
     assert reply.status in (200, 201, 204)
 
 
@@ -302,6 +354,8 @@ def test_what_can_be_no_id_in_a_path_is_404(route: str, odd: str) -> None:
 @pytest.mark.parametrize("strange", STRANGE_IDS)
 def test_what_could_be_an_id_goes_to_the_service_as_it_came(route: str, strange: str) -> None:
     door = open_door()
-    reply = door.send(route, body=WITH_BODY.get(route), ids=ids_of(route, strange), headers={"Idempotency-Key": "k"})
+    key = {"Idempotency-Key": "k"}
+    ids, query = ids_of(route, strange), NEEDED.get(route, {})
+    reply = door.send(route, body=WITH_BODY.get(route), ids=ids, headers=key, query=dict(query))
     assert reply.status in (200, 201, 204)
     assert strange in door.house.calls[0]

@@ -10,6 +10,8 @@ from tests.doors.http_house import CardboardHouse, event, open_door
 
 MESSAGES, RUNS, THREADS = "POST /threads/{thread_id}/messages", "POST /threads/{thread_id}/runs", "POST /threads"
 STOP, CONTINUE = "POST /threads/{thread_id}/stop", "POST /threads/{thread_id}/continue"
+UPLOADS = "POST /threads/{thread_id}/uploads"
+LOGS = "POST /threads/{thread_id}/logs"
 CANCEL = "POST /runs/{run_id}/cancel"
 KEYED: list[tuple[str, Any]] = [
     (THREADS, {"agent": "a"}),
@@ -18,6 +20,8 @@ KEYED: list[tuple[str, Any]] = [
     (STOP, None),
     (CANCEL, None),
     (CONTINUE, None),
+    (UPLOADS, {"path": "/a.txt", "bytes": 1}),
+    (LOGS, {"name": "x"}),
 ]
 
 
@@ -73,6 +77,11 @@ SAME: list[tuple[str, bytes, bytes]] = [
     (MESSAGES, b'{"content":"\\u00e9"}', '{"content":"é"}'.encode()),
     (RUNS, b'{"input":"b"}', b'{"input":"b","delivery":"enqueue"}'),
     (THREADS, b'{"agent":"a","message":"x"}', b'{"message":{"content":"x"},"agent":"a","tags":[],"arguments":{}}'),
+    (
+        UPLOADS,
+        b'{"path":"/e\\u0301","bytes":1}',
+        '{"bytes":1,"path":"/é","content_type":"application/octet-stream"}'.encode(),
+    ),
     (STOP, b"", b"{}"),
     (CONTINUE, b"", b" {} "),
 ]
@@ -95,6 +104,10 @@ DIFFERENT: list[tuple[str, Any, Any]] = [
     (MESSAGES, {"content": "ab"}, {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
     (THREADS, {"agent": "a", "tags": ["x", "y"]}, {"agent": "a", "tags": ["x,y"]}),
     (THREADS, {"agent": "a", "title": ""}, {"agent": "a"}),
+    (UPLOADS, {"path": "/a", "bytes": 1}, {"path": "/a", "bytes": 2}),
+    (UPLOADS, {"path": "/a", "bytes": 1}, {"path": "/b", "bytes": 1}),
+    (LOGS, {"name": "x"}, {"name": "y"}),
+    (LOGS, {"name": "x"}, {"name": "x", "cost": 0.1}),
 ]
 
 

@@ -9,7 +9,10 @@ from tests.doors.http_house import CardboardHouse, open_door
 
 POSITION = ["block", 7, {"k": "é"}]
 MESSAGES = "GET /threads/{thread_id}/messages"
-LISTS = ["GET /threads", MESSAGES, "GET /threads/{thread_id}/runs", "GET /runs", "GET /runs/{run_id}/steps"]
+FILES = "GET /threads/{thread_id}/files/list"
+LOGS = "GET /threads/{thread_id}/logs"
+RUNS = ["GET /threads/{thread_id}/runs", "GET /runs", "GET /runs/{run_id}/steps"]
+LISTS = ["GET /threads", MESSAGES, *RUNS, FILES, LOGS]
 
 
 def many() -> CardboardHouse:
@@ -66,6 +69,7 @@ def test_a_cursor_is_shared_by_the_credentials_of_one_org() -> None:
         ("GET /threads", {"q": "a"}),
         (MESSAGES, {"order": "desc"}),
         (MESSAGES, {"include": "silent"}),
+        (FILES, {"path": "/a"}),
     ],
 )
 def test_a_cursor_belongs_to_its_filters(route: str, query: dict[str, str]) -> None:

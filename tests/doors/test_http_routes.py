@@ -47,6 +47,13 @@ def test_a_message_of_parts_and_a_key_in_any_case_are_read() -> None:
     assert reply.status == 201
 
 
+def test_a_file_comes_as_the_bytes_that_were_sent_under_a_path_that_is_decoded_once() -> None:
+    house, reply = play("put-file")
+    data = b"\x89PNG\r\n\x1a\n\x00\xff"
+    assert house.calls == [("put_file", ASKER, "thr_01", "/a b/é&%2e%2e.png", data, "image/png")]
+    assert reply.status == 201
+
+
 def test_a_cancel_needs_no_body_and_no_media_type() -> None:
     house, _ = play("cancel-without-body")
     assert house.calls[0][:3] == ("cancel_run", ASKER, "run_01")
@@ -96,6 +103,17 @@ READS: list[tuple[str, dict[str, str], tuple[Any, ...]]] = [
         {"order": "desc", "include": "silent", "limit": "100"},
         ("messages", ASKER, "thread_id-1", True, True, 100, None),
     ),
+    ("GET /threads/{thread_id}/files", {"path": "/e\u0301 &+%41"}, ("get_file", ASKER, "thread_id-1", "/é &+%41")),
+    ("GET /threads/{thread_id}/files/list", {}, ("list_files", ASKER, "thread_id-1", "/", 50, None)),
+    ("GET /threads/{thread_id}/files/list", {"path": "/a/"}, ("list_files", ASKER, "thread_id-1", "/a", 50, None)),
+    ("GET /threads/{thread_id}/logs", {}, ("list_logs", ASKER, "thread_id-1", None, None, False, 50, None)),
+    (
+        "GET /threads/{thread_id}/logs",
+        {"kind": "app", "level": "warn", "order": "desc", "limit": "2"},
+        ("list_logs", ASKER, "thread_id-1", "app", "warn", True, 2, None),
+    ),
+    ("GET /threads/{thread_id}/cost", {}, ("thread_cost", ASKER, "thread_id-1")),
+    ("GET /threads/{thread_id}/values/{name}", {}, ("get_value", ASKER, "thread_id-1", "name-1")),
     ("GET /threads/{thread_id}/runs", {"limit": "1"}, ("runs", ASKER, "thread_id-1", 1, None)),
     ("GET /threads/{thread_id}/events", {}, ("events", ASKER, "thread_id-1", 0, 50, 0.0)),
     ("GET /threads/{thread_id}/events", {"wait": "20"}, ("events", ASKER, "thread_id-1", 0, 50, 20.0)),
@@ -173,6 +191,12 @@ CHANGES: list[tuple[str, Any, tuple[Any, ...]]] = [
         {"content": "Hello"},
         ("patch_message", ASKER, "thread_id-1", "message_id-1", PatchMessage(content=HELLO)),
     ),
+    (
+        "PUT /threads/{thread_id}/values/{name}",
+        {"value": {"k": [1.0, None]}},
+        ("put_value", ASKER, "thread_id-1", "name-1", {"k": [1.0, None]}),
+    ),
+    ("PUT /threads/{thread_id}/values/{name}", {"value": None}, ("put_value", ASKER, "thread_id-1", "name-1", None)),
     ("POST /stream/tickets", {}, ("issue", ASKER)),
 ]
 
@@ -197,6 +221,23 @@ def test_removing_a_message_answers_204_without_a_body() -> None:
     assert (reply.status, reply.raw) == (204, b"")
     assert "content-type" not in reply.headers
     assert door.house.calls == [("delete_message", ASKER, "thread_id-1", "message_id-1")]
+
+
+def test_removing_a_value_answers_204_without_a_body() -> None:
+    door = open_door()
+    reply = door.send("DELETE /threads/{thread_id}/values/{name}")
+    assert (reply.status, reply.raw) == (204, b"")
+    assert door.house.calls == [("delete_value", ASKER, "thread_id-1", "name-1")]
+
+
+def test_an_entry_for_the_log_is_made_a_row_at_the_door() -> None:
+    door = open_door()
+    entry = {"name": "search", "status": "error", "request": {"q": 1}, "extra": 1, "cost": "free"}
+    assert door.send("POST /threads/{thread_id}/logs", body=entry).status == 201
+    name, asker, thread_id, ask, idem = door.house.calls[0]
+    assert (name, asker, thread_id, idem) == ("write_log", ASKER, "thread_id-1", None)
+    said = {name: value for name, value in ask.body.items() if value is not None}
+    assert said == {"model": "search", "app_level": "error", "app_status": "error", "app_request": '{"q":1}'}
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])

@@ -22,6 +22,7 @@ from chalicelib.domain.model import (
     RunStatus,
     State,
     Tokens,
+    Value,
 )
 from chalicelib.ports import Remembered
 
@@ -131,6 +132,7 @@ def test_packed_values_of_a_newer_release_are_refused_and_not_misread() -> None:
         (rows.COMMAND, Command),
         (rows.MESSAGE, Message),
         (rows.CALL, Call),
+        (rows.VALUE, Value),
         (rows.REMEMBERED, Remembered),
     ],
 )

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.domain import queueing, wire
+from chalicelib.domain import costs, queueing, wire
 from chalicelib.domain.commands import Delivery
 from chalicelib.domain.events import Event, Fact
 from chalicelib.domain.fold import Fold, Folded, fold
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Command, CommandState, Head, Message, Role, RunStatus, Tokens
+from chalicelib.domain.model import About, Command, CommandState, Head, Message, ModelSpent, Role, RunStatus, Tokens
 from chalicelib.domain.queueing import Ask, Draft, Ending
 
 REF = ThreadRef("org_1", "a" * 20)
@@ -95,7 +95,13 @@ class Stored:
             created_at=self.now,
         )
         spent = {**wire.usage_body(SPENT), "model": "m", "cost_usd": wire.cost_usd(SPENT)}
-        after = replace(self.head, messages=message.place, run_steps=step, run_usage=self.head.run_usage.plus(SPENT))
+        after = replace(
+            self.head,
+            messages=message.place,
+            run_steps=step,
+            run_usage=self.head.run_usage.plus(SPENT),
+            model_calls=self.head.model_calls + 1,
+        )
         facts = (
             Fact(type="message.completed", data={"message": wire.message_body(REF, message)}, at=self.now, run=run),
             Fact(type="usage.updated", data=spent, at=self.now, run=run, attempt=1),
@@ -118,8 +124,14 @@ class Stored:
                 promoted=next(iter(self.joins()), None),
                 first_queued=runs[1] if len(runs) > 1 else 0,
                 now=self.now,
+                balance=self.balance,
             )
         )
+
+    @property
+    def balance(self) -> tuple[ModelSpent, ...]:
+        """What stands on the row of the run that ended last."""
+        return self.commands[self.head.balance_at].balance if self.head.balance_at else ()
 
     def cancel_queued(self) -> None:
         """The last run of the queue is cancelled before it starts."""
@@ -179,6 +191,12 @@ def assert_equal(folded: Folded, thread: Stored) -> None:
     assert {run["id"]: [run[name] for name in same] for run in stored} == {
         number: [run[name] for name in same] for number, run in folded.runs.items()
     }
+    model = thread.commands[thread.head.run].model if thread.head.run else None
+    spent = costs.so_far(thread.balance, thread.head, model)
+    assert sum(line.input for line in spent) == folded.usage["input_tokens"]
+    assert sum(line.output for line in spent) == folded.usage["output_tokens"]
+    assert sum(line.cost_micro_usd for line in spent) / 1_000_000 == folded.cost_usd
+    assert sum(line.requests for line in spent) == sum(event["type"] == "usage.updated" for event in thread.events)
     assert {run["id"]: run.get("reason") for run in stored} == {n: run["reason"] for n, run in folded.runs.items()}
 
 

@@ -4,18 +4,32 @@ It must not know services or events. Defaults are filled in here, so that a body
 without them are the same ask, and have the same fingerprint.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from chalicelib.domain.commands import CreateRun, CreateThread, Delivery, PatchMessage, PatchThread, Say
+from chalicelib.domain import entries
+from chalicelib.domain.commands import (
+    CreateRun,
+    CreateThread,
+    Delivery,
+    PatchMessage,
+    PatchThread,
+    Say,
+    StartUpload,
+    WriteLog,
+)
+from chalicelib.domain.errors import InvalidRequest
 from chalicelib.domain.limits import ARGUMENTS_BYTES, METADATA_BYTES, TAG_CHARACTERS, TAGS, TITLE_CHARACTERS
 from chalicelib.doors.body import join_path
-from chalicelib.doors.http.content import attachments, parts
+from chalicelib.doors.http.content import MEDIA_CHARACTERS, MEDIA_TYPE, attachments, file_path, parts
 from chalicelib.doors.http.fields import Form, body_form, open_form
 
 A = TypeVar("A")
 
 NAME_CHARACTERS = 200  # ours, for names that the spec leaves open: agent, model, user, parent run
+UNTYPED = "application/octet-stream"
+_SHA256 = re.compile("[0-9a-f]{64}")
 _LATER_DELIVERIES = ("interrupt", "rollback", "reject")  # spec section 3; they come with the queue
 
 
@@ -75,6 +89,42 @@ def patch_message(value: Any) -> PatchMessage:
         metadata=form.mapping("metadata", most_bytes=METADATA_BYTES),
     )
     _something(form, value, "content, metadata")
+    return _finished(form, ask)
+
+
+def write_log(value: Any) -> WriteLog:
+    """Body of POST logs. Only a name is needed; what is wrong besides is dropped or cut, as it is from code."""
+    body_form(value)
+    if not entries.usable_name(value):
+        raise InvalidRequest.at("name", "is required: a text that is not empty")
+    return WriteLog(body=entries.app_body(value))
+
+
+def put_value(value: Any) -> Any:
+    """Body of PUT of a durable value: any JSON as `value`."""
+    form = body_form(value)
+    return _finished(form, form.any("value", required=True))
+
+
+def start_upload(value: Any) -> StartUpload:
+    """Body of POST uploads."""
+    form = body_form(value)
+    path = form.typed("path", str, required=True)
+    size = form.typed("bytes", int, required=True)
+    if size is not None and size < 0:
+        form.faults.add(form.at("bytes"), "must not be negative")
+    kind = form.text("content_type", most=MEDIA_CHARACTERS)
+    if kind and not MEDIA_TYPE.fullmatch(kind):
+        form.faults.add(form.at("content_type"), "must be a media type such as image/png")
+    sha256 = form.typed("sha256", str)
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        form.faults.add(form.at("sha256"), "must be 64 hex digits in lower case")
+    ask = StartUpload(
+        path=file_path(path, form) if path is not None else "",
+        bytes=size or 0,
+        content_type=kind or UNTYPED,
+        sha256=sha256,
+    )
     return _finished(form, ask)
 
 

@@ -10,16 +10,18 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from chalicelib.domain import paths
 from chalicelib.domain.commands import Part
+from chalicelib.domain.errors import InvalidRequest
 from chalicelib.domain.limits import ATTACHMENTS, CONTENT_BYTES
 from chalicelib.doors.body import join_path
 from chalicelib.doors.http.fields import Faults, Form, open_form
 
 # Ours: with the JSON around them, 1,000 parts of a full content still fit a row (limits.ITEM_BYTES).
 PARTS = 1_000
-PATH_BYTES = 1_024  # spec section 9, Files
+MEDIA_CHARACTERS = 200  # ours; what a header and a row hold easily
 _NAME_CHARACTERS = 255
-_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(; ?[\w.+-]+=[ -~]+)?", re.ASCII)
+MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(; ?[\w.+-]+=[ -~]+)?", re.ASCII)
 
 
 def parts(value: Any, path: str, faults: Faults) -> tuple[Part, ...]:
@@ -83,23 +85,22 @@ def _text(form: Form) -> dict[str, str]:
 
 def _file(form: Form) -> dict[str, str]:
     path = form.typed("path", str, required=True)
-    if path is not None and (wrong := _path_fault(path)):
-        form.faults.add(form.at("path"), wrong)
-    return {"path": path or ""}
+    return {"path": file_path(path, form) if path is not None else ""}
 
 
-def _path_fault(path: str) -> str | None:
-    if len(path.encode()) > PATH_BYTES:
-        return f"must have at most {PATH_BYTES} bytes"
-    if not path.startswith("/") or path == "/":
-        return "must be an absolute path of a file"
-    return "must not contain `..`" if ".." in path.split("/") else None
+def file_path(path: str, form: Form) -> str:
+    """The field `path` of a form in its one form (`domain.paths`); "" if it is wrong, and then the faults say so."""
+    try:
+        return paths.file_path(path, at=form.at("path"))
+    except InvalidRequest as refusal:
+        form.faults.wrong += refusal.faults
+        return ""
 
 
 def _data(form: Form) -> dict[str, str]:
     name = form.text("name", most=_NAME_CHARACTERS, required=True) or ""
     content_type = form.text("content_type", most=_NAME_CHARACTERS, required=True) or ""
-    if content_type and not _MEDIA_TYPE.fullmatch(content_type):
+    if content_type and not MEDIA_TYPE.fullmatch(content_type):
         form.faults.add(form.at("content_type"), "must be a media type such as image/png")
     encoded = form.typed("base64", str, required=True) or ""
     if not _is_base64(encoded):

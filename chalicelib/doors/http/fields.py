@@ -15,7 +15,13 @@ from chalicelib.doors.body import join_path, refuse
 
 T = TypeVar("T")
 
-KINDS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "true or false"}
+KINDS: Mapping[type, str] = {
+    str: "a string",
+    dict: "an object",
+    list: "a list",
+    bool: "true or false",
+    int: "a whole number",
+}
 
 
 @dataclass

@@ -11,13 +11,18 @@ from chalicelib.domain.commands import (
     Answer,
     CreateRun,
     CreateThread,
+    FileContent,
     Idempotency,
     Page,
     PatchMessage,
     PatchThread,
     Principal,
     Say,
+    StartUpload,
+    Upload,
+    WriteLog,
 )
+from chalicelib.domain.model import File
 
 Json = Any
 
@@ -77,6 +82,50 @@ class Read(Protocol):
     def agents(self, p: Principal, /) -> list[Json]: ...
 
 
+class Files(Protocol):
+    """Files of a thread. Paths come in their one form (`domain.paths`)."""
+
+    def get_file(self, p: Principal, thread_id: str, path: str, /) -> FileContent: ...
+    def file_address(self, p: Principal, thread_id: str, file: File, headers: dict[str, str], /) -> str: ...
+    def list_files(self, p: Principal, thread_id: str, folder: str, /, *, limit: int, position: Json) -> Page: ...
+    def put_file(self, p: Principal, thread_id: str, path: str, data: bytes, content_type: str, /) -> Answer: ...
+    def start_upload(self, p: Principal, thread_id: str, ask: StartUpload, idem: Idempotency | None, /) -> Answer: ...
+    def finish_upload(self, p: Principal, thread_id: str, path: str, upload: Upload, /) -> Answer: ...
+    def delete_file(self, p: Principal, thread_id: str, path: str, /) -> None: ...
+
+
+class Logs(Protocol):
+    """The log of a thread."""
+
+    def write_log(self, p: Principal, thread_id: str, ask: WriteLog, idem: Idempotency | None, /) -> Answer: ...
+    def list_logs(
+        self,
+        p: Principal,
+        thread_id: str,
+        /,
+        *,
+        kind: str | None,
+        level: str | None,
+        descending: bool,
+        limit: int,
+        position: Json,
+    ) -> Page: ...
+
+
+class Cost(Protocol):
+    """What a thread has cost."""
+
+    def thread_cost(self, p: Principal, thread_id: str, /) -> Json: ...
+
+
+class Durable(Protocol):
+    """Durable values of a thread."""
+
+    def get_value(self, p: Principal, thread_id: str, name: str, /) -> Json: ...
+    def put_value(self, p: Principal, thread_id: str, name: str, value: Json, /) -> Json: ...
+    def delete_value(self, p: Principal, thread_id: str, name: str, /) -> None: ...
+
+
 class Tickets(Protocol):
     """One-time websocket tickets."""
 
@@ -109,6 +158,14 @@ class House(Protocol):
     def cancel(self) -> Cancel: ...
     @property
     def edit(self) -> Edit: ...
+    @property
+    def files(self) -> Files: ...
+    @property
+    def logs(self) -> Logs: ...
+    @property
+    def cost(self) -> Cost: ...
+    @property
+    def durable(self) -> Durable: ...
     @property
     def read(self) -> Read: ...
     @property

@@ -1,0 +1,75 @@
+"""What a thread has cost: model calls by model, and what its application says that it spent.
+
+Nothing is added up here but a few lines: the totals stand in rows, written with the facts that they count
+(`domain.costs`, and the sum beside the head that each log row with a cost raises). A reading costs two reads, whatever
+the length of the thread. It is of one moment: the head names the run whose row holds the balance, and has what the run
+in flight has used since.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from chalicelib.domain import costs
+from chalicelib.domain.commands import Principal
+from chalicelib.domain.entries import PICO
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import Head, ModelSpent
+from chalicelib.ports import Store
+from chalicelib.services.appending import alive, known
+
+MICRO = 10**6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Costs of threads."""
+
+    store: Store
+
+    def thread_cost(self, p: Principal, thread_id: str) -> dict[str, Any]:
+        """Totals, lines of models, and a row for each thread of the tree."""
+        ref = known(p.org, thread_id)
+        opened = self.store.open(ref, spent=True)
+        lines = spent_on_models(self.store, ref, alive(opened.head))
+        totals = _totals(lines, opened.app_cost)
+        return {**totals, "models": [_line(line) for line in lines], "threads": [{"thread_id": ref.id, **totals}]}
+
+
+def spent_on_models(store: Store, ref: ThreadRef, head: Head) -> tuple[ModelSpent, ...]:
+    """A line for each model that the thread has called, up to this head."""
+    wanted = [number for number in (head.balance_at, head.run) if number]
+    rows = store.open(ref, head=False, commands=wanted).commands if wanted else {}
+    balance = rows[head.balance_at].balance if head.balance_at else ()
+    return costs.so_far(balance, head, rows[head.run].model if head.run else None)
+
+
+def total_usd(lines: Iterable[ModelSpent], app_cost: int) -> float:
+    """All that is known of the cost, in USD."""
+    return float(sum((_usd(line) for line in lines), Decimal(app_cost) / PICO))
+
+
+def _totals(lines: tuple[ModelSpent, ...], app_cost: int) -> dict[str, Any]:
+    return {
+        "total_cost": total_usd(lines, app_cost),
+        "app_cost": float(Decimal(app_cost) / PICO),
+        "request_count": sum(line.requests for line in lines),
+    }
+
+
+def _line(line: ModelSpent) -> dict[str, Any]:
+    """A model's line. Of a model with calls of unknown price the tokens are right and the cost is not known."""
+    return {
+        "model": line.model,
+        "requests": line.requests,
+        "input_tokens": line.input,
+        "output_tokens": line.output,
+        "cache_read_tokens": line.cache_read,
+        "cost_usd": None if line.unpriced else float(_usd(line)),
+        **({"unpriced": True} if line.unpriced else {}),
+    }
+
+
+def _usd(line: ModelSpent) -> Decimal:
+    return Decimal(line.cost_micro_usd) / MICRO
