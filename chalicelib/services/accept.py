@@ -27,10 +27,8 @@ from chalicelib.domain.model import About, Command, Head
 from chalicelib.domain.queueing import Ask, Draft
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, Opened, Remembered, Store
-from chalicelib.services.appending import Appender, alive, known
+from chalicelib.services.appending import Appender, alive, kept_key, known
 
-#: Idempotency keys are kept at least 24 h (spec section 3); a day more covers a client that retries for a day.
-KEPT_MICROS = 48 * 3600 * 1_000_000
 RETRY_AFTER_SECONDS = 5
 
 
@@ -63,7 +61,7 @@ class Accept:
             )
             accepted = queueing.accept(ref, draft.after, first, now)
             draft = replace(accepted, facts=(*draft.facts, *accepted.facts))
-        keep = _remember(ref, idem, draft, nonce, now)
+        keep = kept_key(ref, idem, nonce=nonce, now=now, command=_first(draft)) if idem else None
         result = self.appender.log.commit(commit_of(ref, None, draft, now=now, write=nonce, about=about, remember=keep))
         if isinstance(result, Committed):
             self.appender.wake(ref, None, result.head)
@@ -140,7 +138,7 @@ class Accept:
             check(head)
             now = self.appender.clock.now()
             draft = queueing.accept(ref, head, ask, now)
-            keep = _remember(ref, idem, draft, nonce, now)
+            keep = kept_key(ref, idem, nonce=nonce, now=now, command=_first(draft)) if idem else None
             commit = commit_of(ref, head, draft, now=now, write=nonce, remember=keep)
             result = self.appender.log.commit(commit)
             if isinstance(result, Committed):
@@ -208,17 +206,9 @@ def _work(ref: ThreadRef, head: Head, draft: Draft) -> dict[str, Any]:
     }
 
 
-def _remember(ref: ThreadRef, idem: Idempotency | None, draft: Draft, nonce: str, now: int) -> Remembered | None:
-    if idem is None:
-        return None
-    return Remembered(
-        key=idem.key,
-        fingerprint=idem.fingerprint,
-        token=ref.token,
-        command=draft.commands[0].number if draft.commands else 0,
-        nonce=nonce,
-        expires_at=now + KEPT_MICROS,
-    )
+def _first(draft: Draft) -> int:
+    """Number of the command that a draft accepts, 0 if it accepts none."""
+    return draft.commands[0].number if draft.commands else 0
 
 
 def _number_of(ref: ThreadRef, run_id: str | None) -> int:

@@ -8,17 +8,20 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from chalicelib.domain.commands import Idempotency
 from chalicelib.domain.errors import NotFound, RetryLater
 from chalicelib.domain.ids import ThreadRef, thread_ref
 from chalicelib.domain.model import Head
 from chalicelib.engine.log import Log
-from chalicelib.ports import Clock, Ids, Queue
+from chalicelib.ports import Clock, Ids, Queue, Remembered
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.004
 LONGEST_PAUSE_SECONDS = 0.25
+#: Idempotency keys are kept at least 24 h (spec section 3); a day more covers a client that retries for a day.
+KEPT_MICROS = 48 * 3600 * 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,3 +70,15 @@ def alive(head: Head | None) -> Head:
     if head is None or head.deleted_at:
         raise NotFound
     return head
+
+
+def kept_key(ref: ThreadRef, idem: Idempotency, *, nonce: str, now: int, command: int = 0) -> Remembered:
+    """What a request's key stands for from its write on: the thread, a command of it, or what `nonce` names."""
+    return Remembered(
+        key=idem.key,
+        fingerprint=idem.fingerprint,
+        token=ref.token,
+        command=command,
+        nonce=nonce,
+        expires_at=now + KEPT_MICROS,
+    )

@@ -20,8 +20,7 @@ from chalicelib.engine import ending
 from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Moved, Remembered, Store
-from chalicelib.services.accept import KEPT_MICROS
-from chalicelib.services.appending import Appender, alive, known
+from chalicelib.services.appending import Appender, alive, kept_key, known
 
 BY_USER = "aborted_by_user"
 #: Commands that one write of `stop?all=true` takes back: row and message each, in a transaction of at most 90 actions.
@@ -150,16 +149,7 @@ class Cancel:
         self, ref: ThreadRef, head: Head, plan: _Plan, idem: Idempotency | None, nonce: str, now: int
     ) -> Head | None:
         """Make the plan true and keep the key; None when somebody was faster."""
-        keep = None
-        if idem is not None:
-            keep = Remembered(
-                key=idem.key,
-                fingerprint=idem.fingerprint,
-                token=ref.token,
-                command=plan.command,
-                nonce=nonce,
-                expires_at=now + KEPT_MICROS,
-            )
+        keep = kept_key(ref, idem, nonce=nonce, now=now, command=plan.command) if idem else None
         if plan.draft is None:
             if keep is not None and self.store.remember(ref.org, keep, now).nonce != nonce:
                 return None

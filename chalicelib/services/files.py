@@ -19,8 +19,7 @@ from chalicelib.domain.queueing import Draft
 from chalicelib.engine.files import Change, Shelf, entry_of, new_file
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, FileObjects, Remembered, Store
-from chalicelib.services.accept import KEPT_MICROS
-from chalicelib.services.appending import Appender, alive, known
+from chalicelib.services.appending import Appender, alive, kept_key, known
 
 #: How long an address for an upload is good: 100 MB over a slow line. It is signed anew for a replay.
 ADDRESS_SECONDS = 3600
@@ -136,14 +135,7 @@ class Files:
 
     def _name(self, ref: ThreadRef, idem: Idempotency, seen: Remembered | None, nonce: str, now: int) -> str:
         """The name of an upload's object: the one that an earlier request with this key was given, else this one."""
-        mine = Remembered(
-            key=idem.key,
-            fingerprint=idem.fingerprint,
-            token=ref.token,
-            command=0,
-            nonce=nonce,
-            expires_at=now + KEPT_MICROS,
-        )
+        mine = kept_key(ref, idem, nonce=nonce, now=now)
         standing = seen or self.store.remember(ref.org, mine, now)
         if standing.fingerprint != idem.fingerprint:
             raise KeyReused

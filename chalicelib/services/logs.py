@@ -19,8 +19,7 @@ from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import RESPONSE_BYTES
 from chalicelib.domain.model import Head
 from chalicelib.ports import Remembered, Store
-from chalicelib.services.accept import KEPT_MICROS
-from chalicelib.services.appending import Appender, alive, known
+from chalicelib.services.appending import Appender, alive, kept_key, known
 
 #: Rows that one read brings: a row may have some 300 KB, a page has at most 1 MB.
 ROWS_A_READ = 32
@@ -54,7 +53,8 @@ class Logs:
             message_id=self._newest_message(ref, head),
             body=ask.body,
         )
-        logged = self.store.log(ref, row, remember=_remember(ref, idem, row), now=now)
+        kept = kept_key(ref, idem, nonce=row.key, now=now) if idem else None
+        logged = self.store.log(ref, row, remember=kept, now=now)
         if logged.stored:
             return Answer(status=201, body=entries.row_body(ref, row))
         if idem is not None and logged.remembered is not None:
@@ -118,16 +118,3 @@ class Logs:
         if not found:
             raise NotFound
         return Answer(status=200, body=entries.row_body(ref, found[0]), replayed=True)
-
-
-def _remember(ref: ThreadRef, idem: Idempotency | None, row: LogRow) -> Remembered | None:
-    if idem is None:
-        return None
-    return Remembered(
-        key=idem.key,
-        fingerprint=idem.fingerprint,
-        token=ref.token,
-        command=0,
-        nonce=row.key,
-        expires_at=row.at + KEPT_MICROS,
-    )

@@ -177,7 +177,9 @@ def test_an_attempt_that_has_lost_its_lease_leaves_no_note(world: Worlds) -> Non
         state.set_value("who", "hung" if not seen else "again")
         if not seen:
             seen.append("hung")
-            with its.tap.outside():  # before the clock moves, at which the turn would write the notes or renew the lease
+            with (
+                its.tap.outside()
+            ):  # before the clock moves, at which the turn would write the notes or renew the lease
                 now = its.clock.now() + 40_000_000
                 other = its.process(salt="other").store
                 head, mine = other.take(its.thread, now=now, until=now + 30_000_000, nonce="other", takeover=True)

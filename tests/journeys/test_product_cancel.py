@@ -185,7 +185,7 @@ def test_a_cancelled_run_leaves_the_messages_bound_to_it_to_a_run_of_their_own(b
     assert [text_of(message) for message in talk.asked()[-1] if message["role"] == "user"][-1] == "3"
 
 
-@pytest.mark.parametrize("many", [0, 3, 70])
+@pytest.mark.parametrize("many", [0, 3, pytest.param(70, marks=pytest.mark.slow)])
 def test_stop_of_all_withdraws_what_is_queued_and_pending(begin: Callable[..., Talk], many: int) -> None:
     talk = begin([step(text("x"), pause(20_000)), *[step(text("y"))] * 200], message="0")
     talk.event("message.started")

@@ -25,7 +25,7 @@ FUNCTIONS = {
 RATIOS = {"http": 2.0, "websocket": 2.0, "stream": 2.0, "runner": 2.5}
 PROVIDERS = ("pydantic_ai", "openai", "anthropic", "boto3", "moto")
 ENGINE = ("chalicelib.engine.turn", "chalicelib.engine.models.providers")
-ROUNDS = 7
+ROUNDS = 5
 
 Run = Callable[[str], str]
 
