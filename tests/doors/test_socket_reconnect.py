@@ -90,7 +90,7 @@ def test_drops_and_returns_at_random_points_lose_and_repeat_nothing(house: Socke
         readers = follow_with_drops(house, ref, lambda: house.connect(key), rows, random.Random(-seed))
         writing.result()
     assert seen(*readers) == house.rows(ref)
-    assert len(readers) > 3
+    assert len(readers) > 1, "the client never dropped"
 
 
 def write(house: SocketHouse, ref: ThreadRef, rows: int, dice: random.Random, pool: ThreadPoolExecutor) -> None:
