@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not
     from chalicelib.services.fan_out import FanOut
     from chalicelib.services.files import Files
     from chalicelib.services.logs import Logs
+    from chalicelib.services.people import People
     from chalicelib.services.provision import Provision
     from chalicelib.services.read import Read
     from chalicelib.services.subscribe import Subscribe
@@ -166,6 +167,13 @@ class House:
         return Durable(store=self.store, appender=self.appender)
 
     @cached_property
+    def people(self) -> "People":
+        """Questions and approvals."""
+        from chalicelib.services.people import People
+
+        return People(store=self.store, appender=self.appender)
+
+    @cached_property
     def read(self) -> "Read":
         """Reads."""
         from chalicelib.services.read import Read
@@ -232,7 +240,7 @@ class House:
         """What is due."""
         from chalicelib.services.sweep import Sweep
 
-        return Sweep(store=self.store, appender=self.appender)
+        return Sweep(store=self.store, appender=self.appender, people=self.people)
 
     @cached_property
     def take_turn(self) -> "TakeTurn":

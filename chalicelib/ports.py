@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event, Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Call, Command, File, Head, Message, Value
+from chalicelib.domain.model import About, Call, Command, File, Head, Inquiry, Message, Value
 
 # JSON-safe values: what passed the border of `domain.values`. `Any` because mypy has no useful recursive JSON type.
 JSON = Any
@@ -161,6 +161,7 @@ class Opened:
     messages: Mapping[int, Message] = field(default_factory=dict)
     calls: Mapping[str, Call] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
+    inquiries: Mapping[str, Inquiry] = field(default_factory=dict)
     app_cost: int = 0
     remembered: Remembered | None = None
 
@@ -188,6 +189,7 @@ class Commit:
     logs: tuple[LogRow, ...] = ()
     """New rows of the log. Their costs are added to the thread's sum, once however often the commit is sent."""
     values: tuple[Value, ...] = ()
+    inquiries: tuple[Inquiry, ...] = ()
     remember: Remembered | None = None
     now: int
     write: str
@@ -244,6 +246,7 @@ class Store(Protocol):
         messages: Collection[int] = (),
         calls: Collection[str] = (),
         values: Collection[str] = (),
+        inquiries: Collection[str] = (),
         spent: bool = False,
         key: str | None = None,
         now: int = 0,
@@ -291,6 +294,9 @@ class Store(Protocol):
 
     def files(self, ref: ThreadRef, *, low: str, high: str, limit: int, descending: bool = False) -> list[File]:
         """Files with low <= place <= high (`domain.paths`), in order: one query for up to 1 MB of rows."""
+
+    def inquiries(self, ref: ThreadRef, *, after: str, limit: int) -> list[Inquiry]:
+        """Questions and approvals after the one with that id ("": from the first), in the order of their calls."""
 
     def log(self, ref: ThreadRef, row: LogRow, *, remember: Remembered | None, now: int) -> Logged:
         """Put a row into the log of a thread that exists: one conditional transaction, which adds its cost to the sum.

@@ -190,6 +190,8 @@ def _changes(commit: Commit, table: str) -> Iterator[dict[str, Any]]:
         yield _change(table, keys.message(ref, message.place), rows.MESSAGE, rows.message_row(message))
     for call in commit.calls:
         yield _change(table, keys.call(ref, call.id), rows.CALL, rows.call_row(call))
+    for inquiry in commit.inquiries:
+        yield _change(table, keys.inquiry(ref, inquiry.id), rows.INQUIRY, rows.inquiry_row(inquiry))
     for value in commit.values:
         yield _change(table, keys.value(ref, value.name), rows.VALUE, rows.value_row(value))
     for file in commit.files:

@@ -15,6 +15,7 @@ part of every `pk`, percent-encoded, so that no two orgs and no two threads can 
 | thread#<org>#<token>#files                | place of the path        | file, or mark of an empty folder          |
 | thread#<org>#<token>#logs#<day>           | instant and name         | row of the log, a block a day             |
 | thread#<org>#<token>#values               | name                     | durable value                             |
+| thread#<org>#<token>#questions            | numbers of its id        | question or approval                      |
 | thread#<org>#<token>#subscribers          | connection               | subscription of a websocket               |
 | idempotency#<org>#<shard>                 | hash of the key          | what an Idempotency-Key stands for        |
 | key#<hash>                                | key                      | API key; the org is a value               |
@@ -36,7 +37,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from chalicelib.domain.entries import instant
-from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.ids import ThreadRef, inquiry_numbers
 from chalicelib.domain.paths import place
 from chalicelib.ports import DUE_SHARDS
 
@@ -154,6 +155,19 @@ def log_at(pk: str, sk: str) -> tuple[ThreadRef, str] | None:
 def value(ref: ThreadRef, name: str) -> Key:
     """A durable value of a thread."""
     return Key(join("thread", ref.org, ref.token, "values"), join(name))
+
+
+def inquiries(ref: ThreadRef) -> str:
+    """The partition of what a thread has asked people."""
+    return join("thread", ref.org, ref.token, "questions")
+
+
+def inquiry(ref: ThreadRef, inquiry_id: str) -> Key:
+    """A question or an approval of this thread, by its id."""
+    numbers = inquiry_numbers(ref, inquiry_id[:3], inquiry_id)
+    if numbers is None:
+        raise ValueError(f"{inquiry_id!r} is no question and no approval of {ref.id}")
+    return Key(inquiries(ref), ".".join(padded(number) for number in numbers))
 
 
 def command_block(number: int) -> int:

@@ -31,6 +31,8 @@ from chalicelib.domain.model import (
     CommandState,
     File,
     Head,
+    Inquiry,
+    InquiryKind,
     Message,
     ModelSpent,
     Outcome,
@@ -38,6 +40,7 @@ from chalicelib.domain.model import (
     RunStatus,
     State,
     Tokens,
+    Verdict,
 )
 from chalicelib.domain.model import Value as DurableValue
 from chalicelib.ports import Remembered
@@ -104,6 +107,7 @@ HEAD = (
     _tokens("run_usage", "ru"),
     number("open_message", "om"),
     number("open_calls", "oc"),
+    text("waiting", "wt", None),
     number("stalls", "sl"),
     number("cancel", "ca"),
     number("cancel_at", "ct"),
@@ -182,6 +186,28 @@ CALL = (
     choice("outcome", "outcome", Outcome, None),
     packed("result", "result", None),
     number("logged", "logged"),
+    text("waits", "waits", ""),
+    flag("ready", "ready"),
+    packed("answers", "answers", (), tuple, list),
+)
+
+INQUIRY = (
+    text("id", "id"),
+    choice("kind", "kind", InquiryKind),
+    number("run", "run", ...),
+    text("call_id", "call_id"),
+    text("tool", "tool"),
+    packed("question", "question", None),
+    packed("options", "options", (), tuple, list),
+    packed("arguments", "arguments", None),
+    text("arguments_sha256", "arguments_sha256", ""),
+    number("created_at", "created_at", ...),
+    number("expires_at", "lapses_at"),  # `expires_at` is the table's TTL: the row stays
+    choice("verdict", "verdict", Verdict, None),
+    packed("answer", "answer", None),
+    text("by", "by", None),
+    text("reason", "reason", None),
+    number("decided_at", "decided_at"),
 )
 
 FILE = (
@@ -277,6 +303,16 @@ def call_row(call: Call) -> dict[str, Value]:
 def call_of(item: Item) -> Call:
     """The call in an item."""
     return Call(**decode(CALL, item))
+
+
+def inquiry_row(inquiry: Inquiry) -> dict[str, Value]:
+    """The attributes of a question or an approval."""
+    return VERSION | encode(INQUIRY, inquiry)
+
+
+def inquiry_of(item: Item) -> Inquiry:
+    """The question or approval in an item."""
+    return Inquiry(**decode(INQUIRY, item))
 
 
 def file_row(file: File) -> dict[str, Value]:

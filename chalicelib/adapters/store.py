@@ -21,7 +21,7 @@ from chalicelib.adapters.writes import Test, number, update
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Command, File, Head, Message
+from chalicelib.domain.model import About, Command, File, Head, Inquiry, Message
 from chalicelib.domain.model import Value as DurableValue
 from chalicelib.ports import Commit, Committed, Logged, LogPage, Moved, Opened, Remembered
 
@@ -60,6 +60,7 @@ class TableStore:
         messages: Collection[int] = (),
         calls: Collection[str] = (),
         values: Collection[str] = (),
+        inquiries: Collection[str] = (),
         spent: bool = False,
         key: str | None = None,
         now: int = 0,
@@ -69,9 +70,10 @@ class TableStore:
         of_messages = {keys.message(ref, place): place for place in messages}
         of_calls = {keys.call(ref, call_id): call_id for call_id in calls}
         of_values = {keys.value(ref, name): name for name in values}
+        of_inquiries = {keys.inquiry(ref, inquiry_id): inquiry_id for inquiry_id in inquiries}
         singles = [keys.head(ref)] * head + [keys.about(ref)] * about + [keys.spent(ref)] * spent
         of_key = [keys.idempotency(ref.org, key)] if key is not None else []
-        found = self._table.get([*singles, *of_commands, *of_messages, *of_calls, *of_values, *of_key])
+        found = self._table.get([*singles, *of_commands, *of_messages, *of_calls, *of_values, *of_inquiries, *of_key])
         return Opened(
             head=_shaped(found, keys.head(ref), rows.head_of),
             about=_shaped(found, keys.about(ref), rows.about_of),
@@ -79,6 +81,7 @@ class TableStore:
             messages={place: rows.message_of(found[at]) for at, place in of_messages.items() if at in found},
             calls={call_id: rows.call_of(found[at]) for at, call_id in of_calls.items() if at in found},
             values={name: rows.value_of(found[at]) for at, name in of_values.items() if at in found},
+            inquiries={name: rows.inquiry_of(found[at]) for at, name in of_inquiries.items() if at in found},
             app_cost=rows.app_cost_of(found.get(keys.spent(ref))),
             remembered=_alive(found.get(of_key[0]) if of_key else None, now),
         )
@@ -160,6 +163,12 @@ class TableStore:
         found = self._table.query(keys.files(ref), between, limit=limit, descending=descending)
         return [rows.file_of(item) for item in islice(found, limit)]
 
+    def inquiries(self, ref: ThreadRef, *, after: str, limit: int) -> list[Inquiry]:
+        """See the port."""
+        behind = SORT > keys.inquiry(ref, after).sk if after else None
+        found = self._table.query(keys.inquiries(ref), behind, limit=limit)
+        return [rows.inquiry_of(item) for item in islice(found, limit)]
+
     def log(self, ref: ThreadRef, row: LogRow, *, remember: Remembered | None, now: int) -> Logged:
         """See the port."""
         kept = commits.remember(self._table.name, ref.org, remember, now) if remember else None
@@ -206,7 +215,7 @@ class TableStore:
         }
 
     def _take(self, ref: ThreadRef, ended: Test, until: int, nonce: str, *, epoch: bool) -> tuple[Head | None, bool]:
-        fence = (Test("run", "exists"), Test("de", "absent"), ended)
+        fence = (Test("run", "exists"), Test("wt", "absent"), Test("de", "absent"), ended)
         add = {"rev": 1, "att": 1, "sl": 1} | ({"ep": 1} if epoch else {})
         try:
             return self._move(ref, *fence, put={"lu": number(until), "ln": {"S": nonce}}, add=add), True

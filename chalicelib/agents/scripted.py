@@ -19,8 +19,8 @@ def _tool(fake: FakeTool) -> Tool:
             state.wait(fake.takes_ms / 1000)
         if fake.raises is not None:
             raise ToolFailure(fake.raises)
-        if fake.requires_approval or fake.asks is not None:
-            raise ToolFailure("Questions and approvals are not available in this release.")
+        if fake.asks is not None:
+            return state.ask(fake.asks["question"], fake.asks["options"], fake.asks["expires_in"])
         return fake.returns
 
     return Tool(
@@ -30,6 +30,7 @@ def _tool(fake: FakeTool) -> Tool:
         run=run,
         timeout_seconds=MAX_SECONDS,
         on_retry=fake.on_retry,
+        requires_approval=fake.requires_approval,
     )
 
 

@@ -58,6 +58,7 @@ class Say:
     attachments: tuple[Part, ...] = ()
     metadata: Mapping[str, Any]
     delivery: Delivery = Delivery.JOIN
+    silent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,21 @@ class WriteLog:
     """An entry for a thread's log, as its row will say it (`domain.entries`)."""
 
     body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerQuestion:
+    """What a person says to a question: any JSON."""
+
+    answer: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decide:
+    """A person's decision on an approval."""
+
+    approve: bool
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

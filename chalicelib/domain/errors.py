@@ -10,6 +10,7 @@ rest.
     │   ├── MethodNotAllowed 405
     │   ├── KeyReused        409   the idempotency key belongs to another request
     │   ├── ThreadBusy       409   what is pending or in flight cannot be changed
+    │   ├── AlreadyDecided   409   somebody else's answer won
     │   ├── TooLarge         413
     │   ├── UnsupportedMedia 415
     │   ├── ThreadTerminated 423
@@ -107,6 +108,14 @@ class ThreadBusy(Refusal):
     status = 409
     name = "thread-busy"
     title = "The thread is busy with this."
+
+
+class AlreadyDecided(Refusal):
+    """The question or approval was resolved before."""
+
+    status = 409
+    name = "already-decided"
+    title = "This has been decided already."
 
 
 class TooLarge(Refusal):

@@ -63,6 +63,9 @@ HEAVY: Mapping[str, str] = {
     "reasoning.completed": "text",
     "run.failed": "error",
     "plan.updated": "items",
+    "approval.requested": "arguments",
+    "question.requested": "question",
+    "question.resolved": "answer",
 }
 
 

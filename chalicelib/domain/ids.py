@@ -9,6 +9,8 @@ key of the row follows from the id and the caller's org. The org is never part o
     msg_<token>_r<run>s<step>            the assistant's answer of a model step
     msg_<token>_r<run>t<step>            the tool results of a model step
     art_<token>_<run>_<step>_<position>  the whole result of a call, where the log keeps only a part of it
+    apr_<token>_<run>_<step>_<position>  the approval that a call needs
+    qst_<token>_<run>_<step>_<position>_<number>  a question of a call
 """
 
 import re
@@ -66,6 +68,14 @@ class ThreadRef:
         """Public id of the artifact that holds the whole result of a call: the one at that position of a model step."""
         return f"art_{self.token}_{run}_{step}_{position}"
 
+    def approval(self, run: int, step: int, position: int) -> str:
+        """Public id of the approval that the call at that position of a model step needs."""
+        return f"apr_{self.token}_{run}_{step}_{position}"
+
+    def question(self, run: int, step: int, position: int, number: int) -> str:
+        """Public id of the call's question of that number."""
+        return f"qst_{self.token}_{run}_{step}_{position}_{number}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class MessageTag:
@@ -89,6 +99,14 @@ def numbered(org: str, kind: str, text: str) -> tuple[ThreadRef, int] | None:
     if not found or found.group(1) != kind:
         return None
     return ThreadRef(org, found.group(2)), int(found.group(3))
+
+
+def inquiry_numbers(ref: ThreadRef, kind: str, text: str) -> tuple[int, ...] | None:
+    """The numbers in the id of an approval (`apr`) or a question (`qst`) of this thread, or None."""
+    found = re.fullmatch(rf"{kind}_({_TOKEN})((?:_{_NUMBER}){{{3 if kind == 'apr' else 4}}})", text)
+    if not found or found.group(1) != ref.token:
+        return None
+    return tuple(int(number) for number in found.group(2)[1:].split("_"))
 
 
 def message_tag(ref: ThreadRef, message_id: str) -> MessageTag | None:

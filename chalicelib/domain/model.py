@@ -144,6 +144,8 @@ class Head:
     open_calls: int = 0
     """Place of the answer whose tool calls do not all have results yet. The place behind it is kept for the results,
     so that nothing that others place meanwhile comes between."""
+    waiting: str | None = None
+    """Why the run in flight waits (spec section 4): it holds no lease and nobody may take one. None: it does not."""
     stalls: int = 0
     """Leases in a row without a new stored fact."""
     cancel: int = 0
@@ -283,6 +285,55 @@ class Call:
     result: Any = None
     logged: int = 0
     """Entries of this call that stand in the thread's log already, should it run again."""
+    waits: str = ""
+    """Id of the question or approval that it waits for."""
+    ready: bool = False
+    """It was answered, or allowed, and has not been run since: it may start (again)."""
+    answers: tuple[Any, ...] = ()
+    """Answers to its questions so far, in the order in which it asked."""
+
+
+class InquiryKind(StrEnum):
+    """What a person is asked for."""
+
+    QUESTION = "question"
+    APPROVAL = "approval"
+
+
+class Verdict(StrEnum):
+    """How a question or an approval was resolved (spec section 8)."""
+
+    ANSWERED = "answered"
+    APPROVED = "approve"
+    REJECTED = "reject"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inquiry:
+    """A question or an approval: what a call asks of people. `verdict` None: it is open, and whoever resolves it first
+    has decided.
+    """
+
+    id: str
+    kind: InquiryKind
+    run: int
+    call_id: str
+    tool: str
+    question: Any = None
+    options: tuple[Any, ...] = ()
+    arguments: Any = None
+    """Of an approval: what the call will be run with."""
+    arguments_sha256: str = ""
+    created_at: int
+    expires_at: int = 0
+    verdict: Verdict | None = None
+    answer: Any = None
+    by: str | None = None
+    reason: str | None = None
+    decided_at: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,6 +359,8 @@ __all__ = [
     "CommandState",
     "File",
     "Head",
+    "Inquiry",
+    "InquiryKind",
     "Message",
     "ModelSpent",
     "Outcome",
@@ -316,5 +369,6 @@ __all__ = [
     "State",
     "Tokens",
     "Value",
+    "Verdict",
     "replace",
 ]

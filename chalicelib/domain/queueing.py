@@ -25,6 +25,7 @@ from chalicelib.domain.model import (
     CommandState,
     File,
     Head,
+    Inquiry,
     Message,
     ModelSpent,
     RunStatus,
@@ -40,6 +41,12 @@ CANCEL_GRACE = 10_000_000
 #: Content of the messages that one write places: it stands in their rows, and in their events where it is small, in a
 #: transaction of at most 3 MB (design section 4.4).
 PLACED_BYTES = 3 * KB * KB // 2
+
+
+#: Reasons for which a run waits (spec section 4).
+AWAITING_HUMAN, AWAITING_CHILDREN = "awaiting_human", "awaiting_children"
+#: Kind of the row behind a silent message: it takes a number like a command, and nobody is shown it as one.
+SILENT = "message.silent"
 
 
 class StaleHead(Exception):
@@ -62,6 +69,7 @@ class Draft:
     gone_files: tuple[str, ...] = ()
     logs: tuple[LogRow, ...] = ()
     values: tuple[Value, ...] = ()
+    inquiries: tuple[Inquiry, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +83,8 @@ class Ask:
     model: str | None = None
     key: str | None = None
     nonce: str
+    silent: bool = False
+    """Only stored, in the context of the next model step: it starts nothing and joins nothing."""
 
 
 def is_full(head: Head) -> bool:
@@ -96,7 +106,9 @@ def placeable(commands: Iterable[Command], most: int) -> int:
 def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
     """A new command: it starts the thread, waits for its turn, or waits to be taken in by a run."""
     number = head.commands + 1
-    joins = head.state is State.RUNNING and ask.delivery is Delivery.JOIN
+    if ask.silent:
+        return _placed_silently(ref, head, ask, number, now)
+    joins = head.run != 0 and ask.delivery is Delivery.JOIN
     command = Command(
         number=number,
         delivery=ask.delivery.value,
@@ -112,15 +124,36 @@ def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
     )
     head = replace(head, commands=number, active_at=max(now, head.active_at + 1))
     if joins:
-        return Draft(
-            after=_with_pending(head, number), facts=(_queued_message(ref, command, now),), commands=(command,)
-        )
+        pending, told = _with_pending(head, number), _queued_message(ref, command, now)
+        if head.waiting != AWAITING_HUMAN:
+            return Draft(after=pending, facts=(told,), commands=(command,))
+        resumed = resume(pending, (), now)
+        return replace(resumed, facts=(told, *resumed.facts), commands=(command,))
     facts = _run_queued(ref, command, now)
     head = replace(head, last_run=number)
-    if head.state is State.RUNNING:
-        return Draft(after=_with_queued(head, number), facts=facts, commands=(command,))
+    if head.run:
+        after, status = change_state(_with_queued(head, number), State.RUNNING, head.reason, now)
+        return Draft(after=after, facts=(*facts, *status), commands=(command,))
     head, status = change_state(_in_flight(head, number, now), State.RUNNING, head.reason, now)
     return Draft(after=head, facts=(*facts, *status), commands=(command,))
+
+
+def _placed_silently(ref: ThreadRef, head: Head, ask: Ask, number: int, now: int) -> Draft:
+    """A message that takes its place at once. Its row keeps the number and the key; it is no command to anybody."""
+    row = Command(
+        number=number,
+        kind=SILENT,
+        state=CommandState.DONE,
+        created_at=now,
+        nonce=ask.nonce,
+        key=ask.key,
+        place=head.messages + 1,
+    )
+    said = replace(row, content=ask.content, metadata=ask.metadata)
+    message = replace(wire.user_message(ref, said, place=row.place, run=0), silent=True)
+    told = Fact(type="message.completed", data={"message": wire.message_body(ref, message)}, at=now)
+    after = replace(head, commands=number, messages=row.place, active_at=max(now, head.active_at + 1))
+    return Draft(after=after, facts=(told,), commands=(row,), messages=(message,))
 
 
 def start(ref: ThreadRef, head: Head, command: Command, *, now: int, model: str, version: str) -> Draft:
@@ -305,6 +338,47 @@ def withdraw_all(ref: ThreadRef, head: Head, commands: tuple[Command, ...], *, r
     return Draft(after=after, facts=tuple(facts), commands=tuple(rows), messages=tuple(messages))
 
 
+def wait(head: Head, reason: str, on: tuple[str, ...], *, now: int, due_at: int = 0) -> Draft:
+    """The run in flight waits: its lease ends, and nobody takes another until it is resumed. `due_at`: when something
+    that it waits for expires.
+    """
+    told = Fact(
+        type="run.waiting", data={"reason": reason, "on": list(on)}, at=now, run=head.run, attempt=head.run_attempt
+    )
+    released = replace(head, waiting=reason, stalls=0, lease_until=0, lease_nonce="", due_at=due_at)
+    if head.queued:
+        return Draft(after=released, facts=(told,))
+    after, status = change_state(released, State.IDLE, reason, now)
+    return Draft(after=after, facts=(told, *status))
+
+
+def resume(head: Head, on: tuple[str, ...], now: int) -> Draft:
+    """The waiting run may be taken again. The wake-up follows from this row."""
+    told = Fact(type="run.resumed", data={"reason": head.waiting, "on": list(on)}, at=now, run=head.run)
+    awake = replace(head, waiting=None, wake=head.wake + 1, due_at=now + WAKE_GRACE)
+    after, status = change_state(awake, State.RUNNING, head.reason, now)
+    return Draft(after=after, facts=(told, *status))
+
+
+def due(head: Head, at: int) -> Head:
+    """The sweep looks at the thread at that time (0: not for what it waits for)."""
+    return replace(head, due_at=at)
+
+
+def terminate(head: Head, now: int) -> Draft:
+    """The thread takes no more work, for good. A run that is in flight or queued has to be ended by what follows."""
+    terminated, told = replace(head, terminated_at=now), Fact(type="thread.terminated", data={}, at=now)
+    if head.run or head.queued:
+        return Draft(after=terminated, facts=(told,))
+    after, status = change_state(terminated, State.IDLE, cancel_reason(terminated), now)
+    return Draft(after=after, facts=(told, *status))
+
+
+def cancel_reason(head: Head) -> str:
+    """Why a run of this thread is cancelled (spec section 4)."""
+    return "terminated" if head.terminated_at else "aborted_by_user"
+
+
 def ask_cancel(head: Head, number: int, now: int) -> Head:
     """The run in flight is asked to end; the sweep ends it if its attempt does not."""
     due = min(head.due_at, now + CANCEL_GRACE) if head.due_at else now + CANCEL_GRACE
@@ -384,6 +458,7 @@ def _no_run(head: Head) -> Head:
         run_usage=Tokens(),
         open_message=0,
         open_calls=0,
+        waiting=None,
         stalls=0,
         cancel=0,
         cancel_at=0,

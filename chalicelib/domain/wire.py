@@ -10,7 +10,19 @@ from typing import Any
 
 from chalicelib.domain.events import SCHEMA_VERSION, Event
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Command, CommandState, Head, Message, Role, RunStatus, Tokens
+from chalicelib.domain.model import (
+    About,
+    Command,
+    CommandState,
+    Head,
+    Inquiry,
+    InquiryKind,
+    Message,
+    Role,
+    RunStatus,
+    Tokens,
+    Verdict,
+)
 
 Body = dict[str, Any]
 
@@ -108,7 +120,7 @@ def run_body(ref: ThreadRef, command: Command, head: Head) -> Body:
         **_set("parent_run_id", command.parent and ref.run(command.parent)),
         "command_id": ref.command(command.number),
         "status": _run_status(command, head).value,
-        **_set("reason", command.reason),
+        **_set("reason", head.waiting if live else command.reason),
         "agent": command.agent,
         **_set("model", command.model),
         "version": command.version,
@@ -141,6 +153,28 @@ def thread_body(ref: ThreadRef, head: Head, about: About, children: Sequence[Map
     }
 
 
+def inquiry_body(ref: ThreadRef, inquiry: Inquiry) -> Body:
+    """A question or an approval. `verdict` stands once it is resolved."""
+    question = {"question": inquiry.question, **_set("options", list(inquiry.options))}
+    approval = {"arguments": inquiry.arguments, "arguments_sha256": inquiry.arguments_sha256}
+    return {
+        "id": inquiry.id,
+        "kind": inquiry.kind.value,
+        "thread_id": ref.id,
+        "run_id": ref.run(inquiry.run),
+        "call_id": inquiry.call_id,
+        "tool": inquiry.tool,
+        **(question if inquiry.kind is InquiryKind.QUESTION else approval),
+        "created_at": inquiry.created_at,
+        **_set("expires_at", inquiry.expires_at),
+        **_set("verdict", inquiry.verdict and inquiry.verdict.value),
+        **({"answer": inquiry.answer} if inquiry.verdict is Verdict.ANSWERED else {}),
+        **_set("by", inquiry.by),
+        **_set("reason", inquiry.reason),
+        **_set("decided_at", inquiry.decided_at),
+    }
+
+
 def status_body(head: Head) -> Body:
     """Status of a thread: `state`, `since` in microseconds, `reason`."""
     return {"state": head.state.value, "since": head.since, "reason": head.reason}
@@ -169,8 +203,10 @@ def _in_flight(command: Command, head: Head) -> bool:
 
 
 def _run_status(command: Command, head: Head) -> RunStatus:
-    if not _in_flight(command, head) or command.status is RunStatus.WAITING:
+    if not _in_flight(command, head):
         return command.status
+    if head.waiting:
+        return RunStatus.WAITING
     return RunStatus.RUNNING if head.run_started_at else RunStatus.QUEUED
 
 

@@ -9,6 +9,7 @@ agent = Agent(name="guide", prompt="You guide {name} through Lisbon.", tools=[we
 """
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ MAX_SECONDS = 840.0
 DEFAULT_TOOL_SECONDS = 60.0
 DEFAULT_MODEL_SECONDS = 300.0
 DEFAULT_MAX_STEPS = 50
+log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}\Z")
 
 
@@ -48,6 +50,8 @@ class Tool:
     run: Callable[[ThreadState, dict[str, Any]], Any]
     timeout_seconds: float = DEFAULT_TOOL_SECONDS
     on_retry: Literal["surface", "again"] = "surface"
+    requires_approval: bool | Callable[[dict[str, Any]], bool] = False
+    """A call of it waits until a person allows it: always, or where this function of the arguments says so."""
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -56,6 +60,16 @@ class Tool:
             raise DefinitionError(f"tool {self.name}: timeout_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
         if self.on_retry not in ("surface", "again"):
             raise DefinitionError(f'tool {self.name}: on_retry must be "surface" or "again"')
+
+    def needs_approval(self, arguments: dict[str, Any]) -> bool:
+        """True if a call with these arguments waits for a person. A rule that fails lets nothing pass."""
+        if isinstance(self.requires_approval, bool):
+            return self.requires_approval
+        try:
+            return bool(self.requires_approval(arguments))
+        except Exception:
+            log.exception("approval rule failed", extra={"action": "approval_rule_failed", "tool": self.name})
+            return True
 
     @property
     def spec(self) -> ToolSpec:
@@ -72,6 +86,7 @@ def tool(
     description: str | None = None,
     timeout_seconds: float = DEFAULT_TOOL_SECONDS,
     on_retry: Literal["surface", "again"] = "surface",
+    requires_approval: bool | Callable[[dict[str, Any]], bool] = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -81,6 +96,7 @@ def tool(
     description: str | None = None,
     timeout_seconds: float = DEFAULT_TOOL_SECONDS,
     on_retry: Literal["surface", "again"] = "surface",
+    requires_approval: bool | Callable[[dict[str, Any]], bool] = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function: the schema comes from its type hints, the description from its docstring."""
 
@@ -101,6 +117,7 @@ def tool(
             run=run,
             timeout_seconds=timeout_seconds,
             on_retry=on_retry,
+            requires_approval=requires_approval,
         )
 
     return make(function) if function is not None else make

@@ -1,36 +1,38 @@
-"""The tool calls of one model step: planned with the answer, run on workers, each result stored as it lands (I6, I7).
+"""The tool calls of one model step: run on workers, each result stored as it lands (I6, I7), people asked meanwhile.
 
-A call's life is in its row: asked, started, ended. After a crash the rows say what to do: what has ended is adopted,
-what
-has not started starts, what had started follows its tool's rule (`on_retry`).
+A call's life is in its row: asked for, started, waiting, ended. After a crash the rows say what to do: what has ended
+is adopted, what has not started starts, what waits goes on waiting, what had started follows its tool's rule
+(`on_retry`).
 """
 
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from enum import Enum
 from typing import Any
 
-from chalicelib.domain import entries, values
+from chalicelib.domain import entries, people, queueing, values
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import InvalidRequest, NotFound
 from chalicelib.domain.events import Fact
 from chalicelib.domain.limits import TOOL_RESULT_BYTES
-from chalicelib.domain.model import Call, Head, Outcome
+from chalicelib.domain.model import Call, Head, Outcome, Verdict
+from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft
-from chalicelib.engine.agent import Tool
-from chalicelib.engine.attempt import Attempt
+from chalicelib.engine.asking import Asker, Question
+from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
 from chalicelib.engine.ending import completed_call, duration_ms, tell_results
 from chalicelib.engine.files import Change, Shelf
+from chalicelib.engine.journal import then
 from chalicelib.engine.notes import Notebook
+from chalicelib.engine.planning import Begun, begin, candidates
 from chalicelib.engine.run_files import Asked, RunFiles
-from chalicelib.engine.speech import AskedCall, Speech
 from chalicelib.engine.state import ThreadState
 from chalicelib.engine.workers import Flag, Returned
 
 UNKNOWN = "The tool was interrupted; whether it took effect is unknown."
 GONE = "The tool no longer exists in this release, so the call did not run."
-CUT = "The answer was cut by the output limit, so this call did not run."
 #: Results that one write stores: each is in its row and in its event, in a transaction of at most 3 MB (design 4.4).
 RESULTS_A_WRITE = 20
 
@@ -39,37 +41,14 @@ class _Unchanged(Exception):
     """A decision that leaves everything as it is: nothing is written."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planned:
-    """A call of an answer: its row, and its part in the message by the model's own reference."""
+class Left(Enum):
+    """How the calls of a step were left."""
 
-    ref: str
-    call: Call
-
-    @property
-    def part(self) -> dict[str, Any]:
-        """The tool_call part of the stored answer."""
-        return {"type": "tool_call", "call_id": self.call.id, "name": self.call.name, "arguments": self.call.arguments}
-
-
-def plan(attempt: Attempt, speech: Speech, *, step: int, taken: frozenset[str], now: int) -> list[Planned]:
-    """The calls of an answer as rows: named uniquely, arguments checked, what cannot run already closed."""
-    used, planned = set(taken), []
-    for asked in speech.calls:
-        call_id = _unique(asked, used, attempt.journal.run, step)
-        used.add(call_id)
-        planned.append(Planned(ref=asked.ref, call=_row(attempt, asked, speech, call_id, step, now)))
-    return planned
-
-
-def begin(attempt: Attempt, calls: list[Call], head: Head, now: int) -> tuple[list[Call], tuple[Fact, ...]]:
-    """Start what may start now: all open calls when they may run in parallel, else the first. Rows and events of it."""
-    open_calls = [c for c in calls if c.outcome is None]
-    if not attempt.agent.parallel_tool_calls:
-        open_calls = open_calls[:1]
-    ready = [c for c in open_calls if not c.started_at and attempt.covers(_seconds(attempt, c))]
-    started = [replace(c, started_at=now) for c in ready]
-    return started, tuple(started_call(head, c, now) for c in started)
+    FINISHED = "finished"
+    NO_TIME = "no time"
+    """This invocation has no time to start the next call."""
+    WAITING = "waiting"
+    """The run waits for people, and its lease is released."""
 
 
 class Calling:
@@ -86,8 +65,10 @@ class Calling:
         """After a crash: what had started and has no result runs again or is closed as unknown, as its tool says."""
         now = self._attempt.clock.now()
         ended = []
-        for call in [c for c in self.calls.values() if c.outcome is None]:
+        for call in [c for c in self.calls.values() if c.outcome is None and not c.waits]:
             tool = self._attempt.tools.get(call.name)
+            if tool is not None and call.ready:
+                continue
             if tool is None and not call.started_at:
                 ended.append(replace(call, outcome=Outcome.ERROR, result=GONE, ended_at=now))
             elif call.started_at and (tool is None or tool.on_retry != "again"):
@@ -95,21 +76,58 @@ class Calling:
         for first in range(0, len(ended), RESULTS_A_WRITE):
             self._store(ended[first : first + RESULTS_A_WRITE])
 
-    def finish(self) -> bool:
-        """Run all calls; the tool message is stored with the last result. False: no time left to start one."""
+    def finish(self) -> Left:
+        """Run all calls; the tool message is stored with the last result."""
         self._launch_started()
         while self._attempt.journal.head.open_calls:
             if not self._running and not self._store([]):
-                return False
+                if not all(call.waits for call in candidates(self._attempt, list(self.calls.values()))):
+                    return Left.NO_TIME
+                if self._wait():
+                    return Left.WAITING
+                continue
             results = self._await() if self._running else []
             for first in range(0, len(results), RESULTS_A_WRITE):
                 self._store(results[first : first + RESULTS_A_WRITE])
-        return True
+        return Left.FINISHED
 
     def _launch_started(self) -> None:
         for call in self.calls.values():
-            if call.started_at and call.outcome is None and call.id not in self._running:
+            runs = call.started_at and call.outcome is None and not call.waits and not call.ready
+            if runs and call.id not in self._running:
                 self._launch(call)
+
+    def _wait(self) -> bool:
+        """Every call whose turn it is waits for people: release the run until they have decided. False: they have by
+        now, or a message came in their place; go on.
+        """
+
+        def decide(head: Head) -> Draft:
+            self._look_at_waiting()
+            waiting = [call for call in self.calls.values() if call.waits]
+            if not waiting or any(call.ready for call in self.calls.values()):
+                raise _Unchanged
+            ids = tuple(call.waits for call in waiting)
+            inquiries = self._attempt.store.open(self._attempt.ref, head=False, inquiries=ids).inquiries
+            now = self._attempt.clock.now()
+            if head.free_pending:  # a message came in the place of decisions: it goes on with that
+                asked_by = [(inquiries[call.waits], call) for call in waiting]
+                return people.resolve_all(head, asked_by, Decision(verdict=Verdict.SUPERSEDED), now)
+            ends = [inquiry.expires_at for inquiry in inquiries.values() if inquiry.expires_at]
+            return queueing.wait(head, queueing.AWAITING_HUMAN, ids, now=now, due_at=min(ends, default=0))
+
+        try:
+            after = self._attempt.journal.write(decide, progress=True)
+        except _Unchanged:
+            return False
+        self._look_at_waiting()
+        return after.waiting is not None
+
+    def _look_at_waiting(self) -> None:
+        """What others have decided about calls that wait."""
+        waiting = [call.id for call in self.calls.values() if call.waits]
+        if waiting:
+            self.calls |= self._attempt.store.open(self._attempt.ref, head=False, calls=waiting).calls
 
     def _launch(self, call: Call) -> None:
         tool = self._attempt.tools[call.name]
@@ -129,6 +147,7 @@ class Calling:
             cancel=flag,
             files=self._files(call.id, flag),
             notebook=self._notebook(call),
+            asker=Asker(call_id=call.id, answers=call.answers),
         )
 
     def _notebook(self, call: Call) -> Notebook:
@@ -159,15 +178,21 @@ class Calling:
     def _await(self) -> list[Call]:
         """Results that have landed, or calls whose time is over."""
         notes = self._attempt.journal.notes
-        first = self._attempt.next(min(notes.due_at or math.inf, *self._running.values()))
+        asking = any(call.waits for call in self.calls.values())
+        look_at = self._attempt.clock.monotonic() + WATCH_SECONDS if asking else math.inf
+        first = self._attempt.next(min(notes.due_at or math.inf, look_at, *self._running.values()))
         due = notes.due_at
         if due is not None and due <= self._attempt.clock.monotonic() and not isinstance(first, Returned):
             self._attempt.journal.write(lambda head: Draft(after=head))
-        happened = [h for h in (first, *self._attempt.landed()) if isinstance(h, Returned | Asked)]
+        if asking and self._attempt.clock.monotonic() >= look_at:
+            self._look_at_waiting()
+        happened = [h for h in (first, *self._attempt.landed()) if isinstance(h, Returned | Asked | Question)]
         known = [h for h in happened if h.call_id in self._running]
         for asked in known:
             if isinstance(asked, Asked):
                 self._change(asked)
+            elif isinstance(asked, Question):
+                self._put(asked)
         landed = [h for h in known if isinstance(h, Returned)]
         now = self._attempt.clock.now()
         ended = [replace(self.calls[h.call_id], outcome=h.outcome, result=h.result, ended_at=now) for h in landed]
@@ -195,6 +220,23 @@ class Calling:
         else:
             asked.settle()
 
+    def _put(self, asked: Question) -> None:
+        """A call has a question for people: it waits from now on, and its worker is gone."""
+        call, now = self.calls[asked.call_id], self._attempt.clock.now()
+        position, number = list(self.calls).index(call.id) + 1, len(call.answers) + 1
+        question_id = self._attempt.ref.question(call.run, call.step, position, number)
+        inquiry = people.question_of(call, question_id, asked.question, asked.options, asked.expires_in, now)
+        waiting = replace(call, waits=inquiry.id)
+        self._attempt.journal.write(
+            lambda head: Draft(
+                after=head, facts=(people.asked(head, inquiry),), calls=(waiting,), inquiries=(inquiry,)
+            ),
+            progress=True,
+        )
+        self.calls[call.id] = waiting
+        self._attempt.journal.notes.end(call.id)
+        self._running.pop(call.id)
+
     def _timed_out(self, call_id: str, now: int) -> Call:
         self._flags[call_id].set()
         call = self.calls[call_id]
@@ -212,24 +254,24 @@ class Calling:
             if cut is not all_of_it
         }
         merged = {**self.calls, **{c.id: c for c in ended}}
-        head = self._attempt.journal.head
-        started, _ = begin(self._attempt, list(merged.values()), head, now)
-        merged |= {c.id: c for c in started}
+        begun = self._begin(merged, now)
+        merged |= {c.id: c for c in begun.calls}
         complete = all(c.outcome is not None for c in merged.values())
-        if not ended and not started and not complete:
+        if not ended and not begun.calls and not complete:
             return False
 
         def decide(at: Head) -> Draft:
             told = [fact for c in ended for fact in _told(at, c, artifacts.get(c.id), now)]
-            facts = (*told, *(started_call(at, c, now) for c in started))
+            facts = (*told, *begun.facts)
             finished = sum(1 for c in ended if c.outcome in (Outcome.OK, Outcome.ERROR))
             after = replace(at, run_calls=at.run_calls + finished)
             logs = tuple(self._row(c, now) for c in ended if c.started_at)
-            draft = Draft(after=after, facts=facts, calls=(*ended, *started), logs=logs)
+            draft = Draft(after=after, facts=facts, calls=(*ended, *begun.calls), inquiries=begun.inquiries, logs=logs)
             if not complete:
                 return draft
-            message = tell_results(self._attempt.ref, after, list(merged.values()), step=self._step, now=now)
-            return replace(message, facts=(*facts, *message.facts), calls=draft.calls, logs=logs)
+            return then(
+                draft, lambda at: tell_results(self._attempt.ref, at, list(merged.values()), step=self._step, now=now)
+            )
 
         self._attempt.journal.write(decide, progress=bool(ended))
         self.calls = merged
@@ -238,6 +280,9 @@ class Calling:
             self._running.pop(call.id, None)
         self._launch_started()
         return True
+
+    def _begin(self, calls: Mapping[str, Call], now: int) -> Begun:
+        return begin(self._attempt, list(calls.values()), self._attempt.journal.head, now)
 
     def _row(self, call: Call, now: int) -> LogRow:
         """A call that ran, as a row of the log."""
@@ -279,51 +324,3 @@ def _told(head: Head, call: Call, artifact: Mapping[str, Any] | None, now: int) 
     if artifact is None:
         return [completed]
     return [Fact(type="artifact.created", data=artifact, at=now, run=head.run, attempt=head.run_attempt), completed]
-
-
-def _unique(asked: AskedCall, used: set[str], run: int, step: int) -> str:
-    """The model's own id if it is one and new in the thread, else one that says where the call was asked."""
-    wanted = values.cut_text(values.safe_text(asked.call_id or ""), 64, "") or f"call-{run}-{step}"
-    if wanted not in used:
-        return wanted
-    return next(name for n in range(2, 1000) if (name := f"{wanted}-{run}-{step}-{n}") not in used)
-
-
-def _row(attempt: Attempt, asked: AskedCall, speech: Speech, call_id: str, step: int, now: int) -> Call:
-    arguments, fault = values.parse_arguments(asked.text)
-    call = Call(id=call_id, run=attempt.journal.run, step=step, name=asked.name, arguments=arguments or {})
-    if speech.stop is not None and speech.stop.reason == "length":
-        fault = CUT
-    elif asked.name not in attempt.tools:
-        known = ", ".join(sorted(attempt.tools)) or "none"
-        fault = f"There is no tool named {asked.name!r}. Known tools: {known}."
-    elif fault is None:
-        fault = _misfit(attempt.tools[asked.name], arguments or {})
-    if fault is None:
-        return call
-    return replace(call, outcome=Outcome.ERROR, result=fault, ended_at=now)
-
-
-def _seconds(attempt: Attempt, call: Call) -> float:
-    return attempt.tools[call.name].timeout_seconds
-
-
-def _misfit(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-    """Why the arguments do not fit the tool's schema, or None. A schema that is none refuses every call, in words."""
-    from jsonschema import Draft202012Validator, SchemaError  # heavy: loaded when a tool is first called
-
-    try:
-        faults = sorted(
-            Draft202012Validator(tool.parameters).iter_errors(arguments), key=lambda e: list(map(str, e.path))
-        )
-    except SchemaError as error:
-        return f"The tool's schema is not valid: {error.message}"
-    if not faults:
-        return None
-    where = "/".join(str(p) for p in faults[0].absolute_path) or "arguments"
-    return values.cut_text(f"The arguments do not fit the tool's schema: {where}: {faults[0].message}", 1000)
-
-
-def started_call(head: Head, call: Call, now: int) -> Fact:
-    data = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
-    return Fact(type="tool.started", data=data, at=now, run=head.run, attempt=head.run_attempt)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import entries, queueing, values, wire
+from chalicelib.domain import entries, people, queueing, values, wire
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
@@ -19,20 +19,22 @@ from chalicelib.domain.model import (
     Command,
     CommandState,
     Head,
+    Inquiry,
     Message,
     ModelSpent,
     Outcome,
     Role,
     RunStatus,
     Tokens,
+    Verdict,
 )
+from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft, Ending
 from chalicelib.engine.journal import then
 from chalicelib.ports import Store
 
 #: Finished calls that `run.cancelled` names, newest first: enough to see what was done, bounded (I11).
 NAMED_CALLS = 50
-ABORTED = "The call was aborted before it finished."
 #: Results of a model step in the conversation, together: they stand in one row (limits.ITEM_BYTES).
 RESULTS_BYTES = CONTENT_BYTES
 
@@ -105,7 +107,7 @@ def close_open(store: Store, ref: ThreadRef, head: Head, *, model: str | None, n
         row = lost_call(head, model=model, message_id=answer.message_id, at=now)
         draft = replace(close_answer(ref, head, answer, now=now), logs=(row,))
     if head.open_calls:
-        draft = then(draft, lambda at: _close_calls_from_rows(store, ref, at, now))
+        draft = then(draft, lambda at: close_calls(store, ref, at, now))
     return draft
 
 
@@ -145,17 +147,29 @@ def llm_key(head: Head, at: int) -> str:
     return entries.key(at, f"m{head.model_calls + 1}")
 
 
-def close_calls(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, now: int) -> Draft:
-    """Every call that has no result is aborted, and the results stand in one message right after their calls."""
-    facts, changed, results = [], [], []
+def close_calls(store: Store, ref: ThreadRef, head: Head, now: int) -> Draft:
+    """Every call of the last answer that has no result is aborted, what it asked people is resolved, and the results
+    stand in one message right after their calls.
+    """
+    step, calls = open_calls(store, ref, head)
+    asked_by = _asked_by(store, ref, calls)
+    resolved = people.resolve_all(head, asked_by, Decision(verdict=Verdict.CANCELLED), now)
+    ended = {call.id: call for call in resolved.calls}
+    facts = list(resolved.facts)
     for call in calls:
-        if call.outcome is None:
-            call = replace(call, outcome=Outcome.ABORTED, result=ABORTED, ended_at=now)
-            changed.append(call)
-            facts.append(completed_call(head, call, now))
-        results.append(call)
-    told = tell_results(ref, head, results, step=step, now=now)
-    return replace(told, facts=(*facts, *told.facts), calls=tuple(changed))
+        if call.outcome is None and call.id not in ended:
+            ended[call.id] = replace(call, outcome=Outcome.ABORTED, result=people.ABORTED, ended_at=now)
+            facts.append(completed_call(head, ended[call.id], now))
+    results = [ended.get(call.id, call) for call in calls]
+    closed = replace(resolved, facts=tuple(facts), calls=tuple(ended.values()))
+    return then(closed, lambda at: tell_results(ref, at, results, step=step, now=now))
+
+
+def _asked_by(store: Store, ref: ThreadRef, calls: list[Call]) -> list[tuple[Inquiry, Call]]:
+    """What is asked of people, with the calls that wait for it."""
+    waiting = [call for call in calls if call.outcome is None and call.waits]
+    asked = store.open(ref, head=False, inquiries=[call.waits for call in waiting]).inquiries if waiting else {}
+    return [(asked[call.waits], call) for call in waiting]
 
 
 def tell_results(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, now: int) -> Draft:
@@ -254,11 +268,6 @@ def _told(store: Store, ref: ThreadRef, head: Head) -> OpenAnswer:
         text += [e.data["text"] for e in events if e.type == "message.delta" and e.data["message_id"] == message_id]
         after = events[-1].seq
     return OpenAnswer(message_id=message_id, text="".join(text))
-
-
-def _close_calls_from_rows(store: Store, ref: ThreadRef, head: Head, now: int) -> Draft:
-    asked, calls = open_calls(store, ref, head)
-    return close_calls(ref, head, calls, step=asked, now=now)
 
 
 def open_calls(store: Store, ref: ThreadRef, head: Head) -> tuple[int, list[Call]]:

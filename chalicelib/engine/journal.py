@@ -45,6 +45,7 @@ def then(first: Draft, decide: Decide) -> Draft:
         gone_files=first.gone_files + second.gone_files,
         logs=first.logs + second.logs,
         values=first.values + second.values,
+        inquiries=tuple({i.id: i for i in (*first.inquiries, *second.inquiries)}.values()),
     )
 
 

@@ -1,9 +1,10 @@
 """What a tool sees of its thread: `ThreadState`. Agent code depends on this page and on `engine.agent` only."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.engine.asking import Asker
 from chalicelib.engine.files import Entry
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.run_files import Found, Grep, Listing, RunFiles
@@ -27,10 +28,23 @@ class ThreadState:
     """What the methods of files below go by."""
     notebook: Notebook | None = None
     """What `log` and the durable values go by."""
+    asker: Asker | None = None
+    """What `ask` goes by."""
 
     def wait(self, seconds: float) -> bool:
         """Let time pass inside a tool; True as soon as the result is no longer wanted."""
         return self.cancel.wait(seconds)
+
+    def ask(self, question: Any, options: Sequence[Any] = (), expires_in: float | None = None) -> Any:
+        """Put a question to people; answers what they say. The run waits for it at no cost, however long that takes.
+
+        Until there is an answer the code is left here, and then run again from its start: what stands before a question
+        happens again. The second question of a call waits for the first. A message of the user in place of an answer,
+        and `expires_in` seconds without one, end the call as `refused`. Only in tools.
+        """
+        if self.asker is None:
+            raise RuntimeError("only a tool can ask: it can be set aside until there is an answer")
+        return self.asker.ask(question, options, expires_in)
 
     # -- notes: visible with the run's next write, within 5 s; gone if the run is taken over by another attempt before
 

@@ -14,10 +14,10 @@ from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus
 from chalicelib.domain.queueing import Draft, Ending
-from chalicelib.engine import calling, context, ending
+from chalicelib.engine import context, ending, planning
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
-from chalicelib.engine.calling import Calling
+from chalicelib.engine.calling import Calling, Left
 from chalicelib.engine.journal import CallIdsTaken, CancelSeen, then
 from chalicelib.engine.speech import Speech
 
@@ -33,6 +33,7 @@ class Result(Enum):
 
     ENDED = "ended"
     HANDED_OVER = "handed over"
+    WAITS = "waits"
 
 
 @dataclass(kw_only=True)
@@ -53,7 +54,7 @@ class Turn:
         try:
             return self._play()
         except CancelSeen:
-            return self._end(Ending(status=RunStatus.CANCELLED, reason="aborted_by_user"))
+            return self._cancelled()
         finally:
             self.attempt.workers.dismiss()
 
@@ -62,7 +63,11 @@ class Turn:
         try:
             return self._end(_failure("step_error", detail, retryable=False))
         except CancelSeen:
-            return self._end(Ending(status=RunStatus.CANCELLED, reason="aborted_by_user"))
+            return self._cancelled()
+
+    def _cancelled(self) -> Result:
+        reason = queueing.cancel_reason(self.attempt.journal.head)
+        return self._end(Ending(status=RunStatus.CANCELLED, reason=reason))
 
     def _play(self) -> Result:
         journal = self.attempt.journal
@@ -74,8 +79,8 @@ class Turn:
             )
         if self.recovered and journal.head.run_started_at:
             journal.write(lambda head: Draft(after=head))
-        if journal.head.open_calls and not self._take_up_calls():
-            return self._hand_over()
+        if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:
+            return self._leave(left)
         while True:
             self._inject()
             if journal.head.run_steps >= self.attempt.agent.max_steps:
@@ -88,8 +93,8 @@ class Turn:
             calls = self._store(answer)
             if calls is None:
                 return Result.ENDED
-            if calls and not Calling(self.attempt, journal.head.run_steps, calls).finish():
-                return self._hand_over()
+            if calls and (left := Calling(self.attempt, journal.head.run_steps, calls).finish()) is not Left.FINISHED:
+                return self._leave(left)
 
     def _open(self, head: Head) -> Draft:
         """What the first write of this attempt says first: the run has started, or somebody takes it up again."""
@@ -110,7 +115,10 @@ class Turn:
         calls = head.model_calls + 1 if head.open_message else head.model_calls
         return Draft(after=replace(head, open_message=0, model_calls=calls), facts=tuple(facts), logs=logs)
 
-    def _take_up_calls(self) -> bool:
+    def _leave(self, left: Left) -> Result:
+        return Result.WAITS if left is Left.WAITING else self._hand_over()
+
+    def _take_up_calls(self) -> Left:
         """Go on with the calls of an answer that an earlier attempt stored."""
         step, calls = ending.open_calls(self.attempt.store, self.attempt.ref, self.attempt.journal.head)
         taken_up = Calling(self.attempt, step, calls)
@@ -174,16 +182,22 @@ class Turn:
         attempt, answering, now = self.attempt, self.answering, self.attempt.clock.now()
         assert answering is not None
         step = attempt.journal.head.run_steps + 1
-        planned = calling.plan(attempt, speech, step=step, taken=taken, now=now)
-        started, _ = calling.begin(attempt, [p.call for p in planned], attempt.journal.head, now)
-        calls = {c.id: c for c in [*(p.call for p in planned), *started]}
+        planned = planning.plan(attempt, speech, step=step, taken=taken, now=now)
+        begun = planning.begin(attempt, [p.call for p in planned], attempt.journal.head, now)
+        calls = {c.id: c for c in [*(p.call for p in planned), *begun.calls]}
         ended = False
 
         def decide(head: Head) -> Draft:
             nonlocal ended
             draft = answering.stored(head, now, {p.ref: p.part for p in planned})
             if planned:
-                draft = replace(draft, new_calls=tuple(calls.values()), facts=(*draft.facts, *_told(calls, head, now)))
+                closed = (ending.completed_call(head, c, now) for c in calls.values() if c.outcome is not None)
+                draft = replace(
+                    draft,
+                    new_calls=tuple(calls.values()),
+                    inquiries=begun.inquiries,
+                    facts=(*draft.facts, *closed, *begun.facts),
+                )
             ended = not planned and not head.free_pending
             if not ended:
                 return draft
@@ -206,8 +220,7 @@ class Turn:
             else:
                 closed = Draft(after=head)
             if head.open_calls:
-                step, calls = ending.open_calls(attempt.store, attempt.ref, head)
-                closed = then(closed, lambda at: ending.close_calls(attempt.ref, at, calls, step=step, now=now))
+                closed = then(closed, lambda at: ending.close_calls(attempt.store, attempt.ref, at, now))
             return then(closed, lambda at: self._ending(at, how, closed.messages))
 
         attempt.journal.write(decide, ending=how.status is RunStatus.CANCELLED)
@@ -235,12 +248,6 @@ class Turn:
 
     def _fact(self, kind: str, data: dict[str, object], head: Head, now: int) -> Fact:
         return Fact(type=kind, data=data, at=now, run=head.run, attempt=head.run_attempt)
-
-
-def _told(calls: dict[str, Call], head: Head, now: int) -> tuple[Fact, ...]:
-    """Events of the calls as the answer leaves them: closed without a start, or started."""
-    closed = tuple(ending.completed_call(head, c, now) for c in calls.values() if c.outcome is not None)
-    return closed + tuple(calling.started_call(head, c, now) for c in calls.values() if c.started_at)
 
 
 def _failure(reason: str, detail: str, *, retryable: bool) -> Ending:

@@ -19,6 +19,7 @@ from chalicelib.domain import values
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.model import Outcome
 from chalicelib.engine.agent import Tool, ToolFailure
+from chalicelib.engine.asking import Asking, Question
 from chalicelib.engine.notes import Noted
 from chalicelib.engine.run_files import Asked
 from chalicelib.engine.state import ThreadState
@@ -67,7 +68,7 @@ class Returned:
     result: Any
 
 
-Happening = Said | Silent | Returned | Asked | Noted
+Happening = Said | Silent | Returned | Asked | Noted | Question
 
 
 class Workers:
@@ -119,6 +120,9 @@ class Workers:
             if inspect.isawaitable(value):
                 value = asyncio.run(_awaited(value))
             outcome, result = Outcome.OK, values.safe(value)
+        except Asking as asking:
+            self.inbox.put(asking.question)
+            return
         except ToolFailure as failure:
             outcome, result = Outcome.ERROR, values.safe(failure.args[0] if failure.args else "The tool failed.")
         except Exception as failure:  # noqa: BLE001 - a tool that raises is a result, not a failed run (spec section 7)

@@ -58,6 +58,7 @@ class Accept:
                 delivery=ask.message.delivery,
                 key=idem.key if idem else None,
                 nonce=nonce,
+                silent=ask.message.silent,
             )
             accepted = queueing.accept(ref, draft.after, first, now)
             draft = replace(accepted, facts=(*draft.facts, *accepted.facts))
@@ -73,7 +74,15 @@ class Accept:
 
     def post_message(self, p: Principal, thread_id: str, ask: Say, idem: Idempotency | None) -> Answer:
         """A user's message. 201 {message, command, run}; run is null while it waits to be taken in."""
-        return self._accept(p, thread_id, idem, content=_content(ask), metadata=ask.metadata, delivery=ask.delivery)
+        return self._accept(
+            p,
+            thread_id,
+            idem,
+            content=_content(ask),
+            metadata=ask.metadata,
+            delivery=ask.delivery,
+            silent=ask.silent,
+        )
 
     def create_run(self, p: Principal, thread_id: str, ask: CreateRun, idem: Idempotency | None) -> Answer:
         """A run with its input as a user's message. 201 {message, command, run}."""
@@ -108,6 +117,7 @@ class Accept:
         delivery: Delivery,
         parent: str | None = None,
         model: str | None = None,
+        silent: bool = False,
         check: Callable[[Head], None] = lambda head: None,
     ) -> Answer:
         ref = known(p.org, thread_id)
@@ -127,6 +137,7 @@ class Accept:
             model=model,
             key=idem.key if idem else None,
             nonce=nonce,
+            silent=silent,
         )
         standing, remembered = opened.head, opened.remembered
         for _ in self.appender.tries():
@@ -176,6 +187,8 @@ def present(store: Store, ref: ThreadRef, head: Head, command: Command) -> dict[
         message = wire.message_body(ref, row) if row is not None and not row.deleted else None
     elif command.content is not None:
         message = wire.pending_body(ref, command)
+    if command.kind == queueing.SILENT:
+        return {"message": message, "command": None, "run": None}
     return {
         "message": message,
         "command": wire.command_body(ref, command, head),
@@ -199,6 +212,8 @@ def _work(ref: ThreadRef, head: Head, draft: Draft) -> dict[str, Any]:
     if not draft.commands:
         return {}
     command = draft.commands[0]
+    if command.kind == queueing.SILENT:
+        return {"message": wire.message_body(ref, draft.messages[0]), "command": None, "run": None}
     return {
         "message": wire.pending_body(ref, command) if command.content is not None else None,
         "command": wire.command_body(ref, command, head),

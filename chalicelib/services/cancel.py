@@ -1,5 +1,5 @@
-"""Ending work: `run.cancel` of one run, and `stop` of a thread. A cancel is a durable fact about one run (spec
-section 7).
+"""Ending work: `run.cancel` of one run, `stop` and `terminate` of a thread. A cancel is a durable fact about one run
+(spec section 7).
 
 A run that some attempt may be working on is asked to end: after the 202 it ends `cancelled`, because its terminal
 write is
@@ -22,7 +22,6 @@ from chalicelib.engine.log import commit_of
 from chalicelib.ports import Moved, Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
 
-BY_USER = "aborted_by_user"
 #: Commands that one write of `stop?all=true` takes back: row and message each, in a transaction of at most 90 actions.
 WITHDRAWN_A_WRITE = 30
 
@@ -58,7 +57,20 @@ class Cancel:
         """
         return self._end(known(p.org, thread_id), idem, number=0, everything=everything)
 
-    def _end(self, ref: ThreadRef, idem: Idempotency | None, *, number: int, everything: bool) -> Answer:
+    def terminate(self, p: Principal, thread_id: str, idem: Idempotency | None) -> Answer:
+        """The thread takes no more work: what is in flight is cancelled, what is queued and pending taken back. 200
+        {thread, command, run}, also for one that was terminated before.
+        """
+        ref = known(p.org, thread_id)
+        ended = self._end(ref, idem, number=0, everything=True, terminate=True)
+        opened = self.store.open(ref, about=True)
+        assert opened.about is not None, "a thread is created with its about row"
+        thread = wire.thread_body(ref, alive(opened.head), opened.about)
+        return replace(ended, status=200, body={"thread": thread, **ended.body})
+
+    def _end(
+        self, ref: ThreadRef, idem: Idempotency | None, *, number: int, everything: bool, terminate: bool = False
+    ) -> Answer:
         nonce = self.appender.ids.token()
         for _ in self.appender.tries():
             now = self.appender.clock.now()
@@ -69,10 +81,12 @@ class Cancel:
             if idem is not None and opened.remembered is not None:
                 return self._replay(ref, head, opened.remembered, idem)
             if everything:
-                head = self._withdraw_surplus(ref, head)
+                reason = queueing.cancel_reason(replace(head, terminated_at=now) if terminate else head)
+                head = self._withdraw_surplus(ref, head, reason)
             key = idem.key if idem else None
             try:
-                plan = self._plan(ref, head, number or head.run, everything=everything, key=key, nonce=nonce, now=now)
+                taken_back = self._taken_back(ref, head, now, everything=everything, terminate=terminate)
+                plan = self._plan(ref, taken_back, number or head.run, key=key, nonce=nonce, now=now)
             except StaleHead:
                 continue
             after = self._write(ref, head, plan, idem, nonce, now)
@@ -80,11 +94,15 @@ class Cancel:
                 return self._answer(ref, after, plan)
         raise AssertionError("tries end with RetryLater")
 
-    def _plan(
-        self, ref: ThreadRef, head: Head, number: int, *, everything: bool, key: str | None, nonce: str, now: int
-    ) -> _Plan:
-        taken_back = self._withdrawal(ref, head, now) if everything else Draft(after=head)
-        changed = taken_back if taken_back.commands else None
+    def _taken_back(self, ref: ThreadRef, head: Head, now: int, *, everything: bool, terminate: bool) -> Draft:
+        """What is queued and pending is withdrawn, and the thread terminated, as asked."""
+        begun = queueing.terminate(head, now) if terminate and not head.terminated_at else Draft(after=head)
+        return then(begun, lambda at: self._withdrawal(ref, at, now)) if everything else begun
+
+    def _plan(self, ref: ThreadRef, taken_back: Draft, number: int, *, key: str | None, nonce: str, now: int) -> _Plan:
+        """What becomes of run `number` (0: none) behind what is taken back already."""
+        head = taken_back.after
+        changed = taken_back if taken_back.commands or taken_back.facts else None
         if not number:
             return _Plan(status=200, run=0, draft=changed)
         run = self.store.open(ref, head=False, commands=[number]).commands[number]
@@ -92,12 +110,8 @@ class Cancel:
             return _Plan(status=200, run=number, command=run.cancelled_by, draft=changed)
         if head.run == number and head.cancel:
             return _Plan(status=200, run=number, command=head.cancel, draft=changed)
-        asked = _asked(taken_back.after, run, key, nonce, now)
-        noted = replace(
-            taken_back,
-            after=replace(taken_back.after, commands=asked.number),
-            commands=(*taken_back.commands, asked),
-        )
+        asked = _asked(head, run, key, nonce, now)
+        noted = replace(taken_back, after=replace(head, commands=asked.number), commands=(*taken_back.commands, asked))
         if head.run != number:
             row = replace(run, cancelled_by=asked.number)
             settled = then(noted, lambda at: self._end_queued(ref, at, row, now))
@@ -105,10 +119,10 @@ class Cancel:
         if head.leased(now):
             asking = then(noted, lambda at: Draft(after=queueing.ask_cancel(at, asked.number, now)))
             return _Plan(status=202, run=number, command=asked.number, draft=asking)
-        how = Ending(status=RunStatus.CANCELLED, reason=BY_USER)
+        how = Ending(status=RunStatus.CANCELLED, reason=queueing.cancel_reason(head))
         named = replace(noted, after=replace(noted.after, cancel=asked.number))
         lost = then(named, lambda at: ending.end_lost_run(self.store, ref, at, how, now=now))
-        status = 202 if head.run_started_at else 200
+        status = 202 if head.run_started_at and not head.waiting else 200
         return _Plan(status=status, run=number, command=asked.number, draft=lost)
 
     def _end_queued(self, ref: ThreadRef, head: Head, run: Command, now: int) -> Draft:
@@ -116,12 +130,14 @@ class Cancel:
         if first == run.number:
             first = ending.next_queued(self.store, ref, head, after=run.number) if head.queued > 1 else 0
         left = ending.oldest_join(self.store, ref, run.joins)
-        return queueing.end_queued(ref, head, run, reason=BY_USER, promoted=left, first_queued=first, now=now)
+        return queueing.end_queued(
+            ref, head, run, reason=queueing.cancel_reason(head), promoted=left, first_queued=first, now=now
+        )
 
     def _withdrawal(self, ref: ThreadRef, head: Head, now: int) -> Draft:
         rows = self._waiting(ref, head)
         some = tuple(rows[: queueing.placeable(rows, WITHDRAWN_A_WRITE)])
-        return queueing.withdraw_all(ref, head, some, reason=BY_USER, now=now)
+        return queueing.withdraw_all(ref, head, some, reason=queueing.cancel_reason(head), now=now)
 
     def _waiting(self, ref: ThreadRef, head: Head) -> list[Command]:
         """Queued runs and pending joins, oldest first; never the run in flight."""
@@ -134,12 +150,12 @@ class Cancel:
             if row.state is CommandState.QUEUED and row.kind == "run.create" and row.number != head.run
         ]
 
-    def _withdraw_surplus(self, ref: ThreadRef, head: Head) -> Head:
+    def _withdraw_surplus(self, ref: ThreadRef, head: Head, reason: str) -> Head:
         """A queue longer than one write takes back is shortened from its end first, so that nothing of it starts."""
         while queueing.placeable(waiting := self._waiting(ref, head), WITHDRAWN_A_WRITE) < len(waiting):
             now = self.appender.clock.now()
             last = tuple(waiting[-queueing.placeable(reversed(waiting), WITHDRAWN_A_WRITE) :])
-            draft = queueing.withdraw_all(ref, head, last, reason=BY_USER, now=now)
+            draft = queueing.withdraw_all(ref, head, last, reason=reason, now=now)
             commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
             result = self.appender.log.commit(commit)
             head = alive(result.head)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.domain import values, wire
+from chalicelib.domain import queueing, values, wire
 from chalicelib.domain.commands import Page, Principal
 from chalicelib.domain.errors import NotFound
 from chalicelib.domain.ids import ThreadRef, numbered
@@ -266,7 +266,7 @@ class Read:
     def _command(self, ref: ThreadRef, number: int) -> dict[str, Any]:
         opened = self.store.open(ref, commands=[number])
         head, command = alive(opened.head), opened.commands.get(number)
-        if command is None:
+        if command is None or command.kind == queueing.SILENT:
             raise NotFound
         return wire.command_body(ref, command, head)
 

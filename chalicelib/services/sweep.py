@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, RunStatus
-from chalicelib.domain.queueing import CANCEL_GRACE, WAKE_GRACE, Ending, StaleHead
+from chalicelib.domain.queueing import CANCEL_GRACE, WAKE_GRACE, Ending, StaleHead, cancel_reason
 from chalicelib.engine import ending
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import DUE_SHARDS, Committed, Store
 from chalicelib.services.appending import Appender
-from chalicelib.services.cancel import BY_USER
+from chalicelib.services.people import People
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class Sweep:
 
     store: Store
     appender: Appender
+    people: People
 
     def run(self) -> int:
         """Look at everything that is due; answers how many threads were. A second run finds less, and wakes none
@@ -50,6 +51,8 @@ class Sweep:
             return
         if head.deleted_at or not head.run:
             self.store.claim(ref, rev=head.rev, due_at=0, wake=False, epoch=False)
+        elif head.waiting:
+            self.people.expire(ref, head)
         elif head.cancel and (not head.leased(now) or head.cancel_at + CANCEL_GRACE <= now):
             self._settle(ref, head, now)
         elif head.leased(now):
@@ -69,7 +72,7 @@ class Sweep:
 
     def _settle(self, ref: ThreadRef, head: Head, now: int) -> None:
         """A cancelled run whose attempt is gone or does not listen: its lease is broken and the run ends here."""
-        how = Ending(status=RunStatus.CANCELLED, reason=BY_USER)
+        how = Ending(status=RunStatus.CANCELLED, reason=cancel_reason(head))
         try:
             draft = ending.end_lost_run(self.store, ref, head, how, now=now)
         except StaleHead:

@@ -53,7 +53,7 @@ class TakeTurn:
         head, mine = self.store.take(ref, now=now, until=until, nonce=nonce, takeover=False)
         if mine and head is not None:
             return head, False
-        if head is None or not head.run or not head.lease_until or head.leased(now):
+        if head is None or not head.run or head.waiting or not head.lease_until or head.leased(now):
             return None
         head, mine = self.store.take(ref, now=now, until=until, nonce=nonce, takeover=True)
         return (head, True) if mine and head is not None else None
@@ -61,7 +61,7 @@ class TakeTurn:
     def _look_again(self, ref: ThreadRef, remaining: Callable[[], float]) -> tuple[Head, bool] | None:
         """After every release: is there work that came while the lease was ours? (design section 4.5)"""
         head = self.store.open(ref).head
-        if head is None or not head.run or head.leased(self.appender.clock.now()):
+        if head is None or not head.run or head.waiting or head.leased(self.appender.clock.now()):
             return None
         if remaining() < RESERVE_SECONDS * 2:
             self.appender.wake(ref, None, head)

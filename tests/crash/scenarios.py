@@ -174,6 +174,53 @@ def _withdrawn(world: World) -> None:
     _to_rest(world)
 
 
+ASKS_BOTH = step(*call("c1", "pay"), *call("c2", "ask"), *call("c3", "look"), stop="tool_calls")
+PEOPLE: Mapping[str, Any] = {
+    "pay": {"returns": "paid", "requires_approval": True, "on_retry": "again"},
+    "ask": {"asks": {"question": "Which?", "options": ["a", "b"]}, "on_retry": "again"},
+    "look": {"returns": "seen", "on_retry": "again"},
+}
+ASKING = {"script": [ASKS_BOTH, *[step(text("Thank you."))] * AGAIN], "tools": PEOPLE}
+
+
+def _decided(world: World) -> None:
+    """A run waits for an approval and an answer; both come, and it goes on."""
+    world.create(ASKING)
+    _to_rest(world)
+    world.answer("a")
+    world.decide(approve=True)
+    _to_rest(world)
+
+
+def _superseded(world: World) -> None:
+    """A message comes in the place of both."""
+    world.create(ASKING)
+    _to_rest(world)
+    world.post("never mind")
+    _to_rest(world)
+
+
+def _cancelled_while_waiting(world: World) -> None:
+    """The waiting run is cancelled; another runs behind it."""
+    world.create(ASKING)
+    _to_rest(world)
+    world.post("next", Delivery.ENQUEUE)
+    world.cancel()
+    _to_rest(world)
+
+
+def _terminated(world: World) -> None:
+    """A thread with a run in flight that has lost its attempt, one queued and a join pending, is ended for good."""
+    world.sweeps_count = True
+    world.create(LONG_TEXT)
+    world.post("next", Delivery.ENQUEUE)
+    world.post("join")
+    world.tap.at(len(world.tap.calls) + 3, Moment.AFTER, world.tap.die)
+    world.deliver()
+    world.terminate()
+    _to_rest(world)
+
+
 def _all_taken_in(world: World) -> Any:
     """Whatever died: all messages stand once, in order, and the last answer was given in sight of all of them."""
     shown = told(world)
@@ -204,6 +251,10 @@ SCENARIOS = {
         Scenario(name="broken tools", play=_broken_tools),
         Scenario(name="a failing model", play=_failing_model),
         Scenario(name="withdrawn", play=_withdrawn),
+        Scenario(name="decided", play=_decided, first=4),
+        Scenario(name="superseded", play=_superseded, first=10),
+        Scenario(name="cancelled while waiting", play=_cancelled_while_waiting, first=10),
+        Scenario(name="terminated", play=_terminated, sweeps=1, first=12),
         Scenario(name="lost while it answered", play=_lost(LONG_TEXT, 3), sweeps=1, first=8),
         Scenario(name="lost when it had asked for tools", play=_lost(AGAIN_SCRIPT, 3), sweeps=1, first=7),
         Scenario(name="lost between two tools", play=_lost(SURFACE_SCRIPT, 4), outcome=_forgiving, sweeps=1, first=8),

@@ -15,7 +15,17 @@ from chalicelib.adapters.clients import Clients
 from chalicelib.adapters.system import SystemIds
 from chalicelib.adapters.table import Patience, Table
 from chalicelib.bootstrap import House
-from chalicelib.domain.commands import Answer, CreateThread, Delivery, Idempotency, Level, Principal, Say
+from chalicelib.domain.commands import (
+    Answer,
+    AnswerQuestion,
+    CreateThread,
+    Decide,
+    Delivery,
+    Idempotency,
+    Level,
+    Principal,
+    Say,
+)
 from chalicelib.domain.errors import RetryLater
 from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, thread_ref
 from chalicelib.domain.model import Head
@@ -187,6 +197,35 @@ class World:
         at = self.thread.id
         return self.request(lambda house: house.cancel.stop(self.principal, at, True, _key(key)))
 
+    def terminate(self, key: str = "terminate") -> Answer:
+        """A client ends the thread for good."""
+        at = self.thread.id
+        return self.request(lambda house: house.cancel.terminate(self.principal, at, _key(key)))
+
+    def answer(self, value: Any, question: int = 0) -> Answer:
+        """A person answers one of the open questions, with the answer as the key."""
+        at, question_id = self.thread.id, self.asked("question")[question]
+        ask = AnswerQuestion(answer=value)
+        return self.request(
+            lambda house: house.people.answer_question(self.principal, at, question_id, ask, _key(f"a{value}"))
+        )
+
+    def decide(self, *, approve: bool, approval: int = 0) -> Answer:
+        """A person decides on one of the open approvals."""
+        at, approval_id = self.thread.id, self.asked("approval")[approval]
+        ask = Decide(approve=approve)
+        return self.request(
+            lambda house: house.people.decide(self.principal, at, approval_id, ask, _key(f"d{approval_id}"))
+        )
+
+    def asked(self, kind: str) -> list[str]:
+        """Ids of the open questions, or approvals."""
+        with self.tap.outside():
+            page = self.house.people.list_inquiries(
+                self.principal, self.thread.id, open_only=True, limit=50, position=None
+            )
+        return [item["id"] for item in page.items if item["kind"] == kind]
+
     def meanwhile(self, ask: Callable[[], object]) -> None:
         """Other processes do something between two calls of this one, or within one of them."""
         own = self.house
@@ -252,7 +291,7 @@ class World:
         self.drain()
         for _ in range(SWEEPS_AT_MOST):
             head = self.head
-            if not head.run and not head.due_at:
+            if (not head.run or head.waiting) and not head.due_at:
                 return
             with nullcontext() if self.sweeps_count else self.tap.outside():
                 self.sweep()

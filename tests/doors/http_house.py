@@ -13,8 +13,10 @@ from typing import Any
 import app as doors
 from chalicelib.domain.commands import (
     Answer,
+    AnswerQuestion,
     CreateRun,
     CreateThread,
+    Decide,
     FileContent,
     Idempotency,
     Level,
@@ -64,6 +66,10 @@ class CardboardHouse:
 
     @property
     def cancel(self) -> "CardboardHouse":
+        return self
+
+    @property
+    def people(self) -> "CardboardHouse":
         return self
 
     @property
@@ -130,6 +136,26 @@ class CardboardHouse:
 
     def stop(self, p: Principal, thread_id: str, everything: bool, idem: Idempotency | None, /) -> Answer:
         self._note("stop", p, thread_id, everything, idem)
+        return self.answer
+
+    def terminate(self, p: Principal, thread_id: str, idem: Idempotency | None, /) -> Answer:
+        self._note("terminate", p, thread_id, idem)
+        return self.answer
+
+    def list_inquiries(self, p: Principal, thread_id: str, /, *, open_only: bool, limit: int, position: Any) -> Page:
+        self._note("list_inquiries", p, thread_id, open_only, limit, position)
+        return self.page
+
+    def answer_question(
+        self, p: Principal, thread_id: str, question_id: str, ask: AnswerQuestion, idem: Idempotency | None, /
+    ) -> Answer:
+        self._note("answer_question", p, thread_id, question_id, ask, idem)
+        return self.answer
+
+    def decide(
+        self, p: Principal, thread_id: str, approval_id: str, ask: Decide, idem: Idempotency | None, /
+    ) -> Answer:
+        self._note("decide", p, thread_id, approval_id, ask, idem)
         return self.answer
 
     def patch_thread(self, p: Principal, thread_id: str, ask: PatchThread, /) -> Any:

@@ -13,6 +13,9 @@ PATCH_THREAD, PATCH_MESSAGE = "PATCH /threads/{thread_id}", "PATCH /threads/{thr
 UPLOADS, FILES = "POST /threads/{thread_id}/uploads", "GET /threads/{thread_id}/files/list"
 LOGS, VALUE = "POST /threads/{thread_id}/logs", "PUT /threads/{thread_id}/values/{name}"
 LIST_LOGS = "GET /threads/{thread_id}/logs"
+QUESTIONS = "GET /threads/{thread_id}/questions"
+ANSWER = "POST /threads/{thread_id}/questions/{question_id}/answer"
+DECIDE = "POST /threads/{thread_id}/approvals/{approval_id}/decision"
 WITH_BODY: dict[str, dict[str, Any]] = {
     THREADS: {"agent": "a"},
     MESSAGES: {"content": "x"},
@@ -22,14 +25,26 @@ WITH_BODY: dict[str, dict[str, Any]] = {
     UPLOADS: {"path": "/a.txt", "bytes": 1},
     LOGS: {"name": "x"},
     VALUE: {"value": None},
+    ANSWER: {"answer": None},
+    DECIDE: {"decision": "approve"},
 }
 WITHOUT_BODY = [
     "POST /runs/{run_id}/cancel",
     "POST /threads/{thread_id}/stop",
     "POST /threads/{thread_id}/continue",
+    "POST /threads/{thread_id}/terminate",
     "POST /stream/tickets",
 ]
-KEYED = [THREADS, MESSAGES, RUNS, UPLOADS, LOGS, *(route for route in WITHOUT_BODY if "tickets" not in route)]
+KEYED = [
+    THREADS,
+    MESSAGES,
+    RUNS,
+    UPLOADS,
+    LOGS,
+    ANSWER,
+    DECIDE,
+    *(route for route in WITHOUT_BODY if "tickets" not in route),
+]
 LISTS = [
     "GET /threads",
     "GET /threads/{thread_id}/messages",
@@ -38,6 +53,7 @@ LISTS = [
     "GET /runs/{run_id}/steps",
     FILES,
     LIST_LOGS,
+    QUESTIONS,
 ]
 
 # What is wrong with the bytes, for every route that may have a body; and where the answer must say it is.
@@ -163,7 +179,9 @@ BAD_PATHS: list[Any] = [
 SHAPES: list[Fault] = [
     *each(MESSAGES, "content", 5, None, True, {}, [], "", 1.5),
     *each(MESSAGES, "delivery", 7, None, "later", "", "JOIN", "interrupt", "rollback", "reject"),
-    *each(MESSAGES, "silent", "no", 1, None, True),
+    *each(MESSAGES, "silent", "no", 1, None),
+    *each(DECIDE, "decision", "perhaps", "", None, True, "APPROVE"),
+    *each(DECIDE, "reason", 1, None, "", "x" * 1_001),
     *each(MESSAGES, "metadata", [], "x", None, 1),
     *each(MESSAGES, "attachments", "none", {}, None, [FILE], [FILE] * 21),
     *each(RUNS, "input", 5, None, [], "", {}),
@@ -293,6 +311,7 @@ QUERIES: list[Fault] = [
     *each(EVENTS, "wait", "x", "-1", "21", "20.1", "nan", "inf", "1e1", "", "1.", ["1", "2"]),
     *each(LIST_LOGS, "order", "up", "", "DESC"),
     *each(LIST_LOGS, "kind", "APP", "", "none", ["app", "llm"]),
+    *each(QUESTIONS, "state", "closed", "", ["open", "open"]),
     *each(LIST_LOGS, "level", "fatal", "", ["info", "warn"]),
     *each("POST /threads/{thread_id}/stop", "all", "yes", "1", "", ["true", "true"]),
     *each("GET /commands", "idempotency_key", "", "a b", "é", "x" * 256, ["a", "b"]),

@@ -189,6 +189,7 @@ def test_a_crash_is_a_problem_500_without_a_trace_and_is_logged(route: str, capl
     }
     bodies |= {"/{thread_id}": {"title": "x"}, "/{message_id}": {"content": "x"}}
     bodies |= {"/uploads": {"path": "/a", "bytes": 1}, "/logs": {"name": "x"}, "/values/{name}": {"value": 1}}
+    bodies |= {"/answer": {"answer": 1}, "/decision": {"decision": "approve"}}
     body = next((body for end, body in bodies.items() if route.endswith(end)), None)
     house = CardboardHouse(fails=ZeroDivisionError("secret of the house"))
     with caplog.at_level(logging.ERROR):

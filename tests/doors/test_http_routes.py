@@ -8,8 +8,10 @@ import pytest
 
 from chalicelib.domain.commands import (
     Answer,
+    AnswerQuestion,
     CreateRun,
     CreateThread,
+    Decide,
     Delivery,
     Page,
     PatchMessage,
@@ -175,6 +177,17 @@ CHANGES: list[tuple[str, Any, tuple[Any, ...]]] = [
     ),
     ("POST /threads/{thread_id}/continue", {}, ("continue_thread", ASKER, "thread_id-1", None)),
     ("POST /threads/{thread_id}/stop", None, ("stop", ASKER, "thread_id-1", False, None)),
+    ("POST /threads/{thread_id}/terminate", {}, ("terminate", ASKER, "thread_id-1", None)),
+    (
+        "POST /threads/{thread_id}/questions/{question_id}/answer",
+        {"answer": {"k": [1.0, None]}},
+        ("answer_question", ASKER, "thread_id-1", "question_id-1", AnswerQuestion(answer={"k": [1.0, None]}), None),
+    ),
+    (
+        "POST /threads/{thread_id}/approvals/{approval_id}/decision",
+        {"decision": "reject", "reason": "too dear"},
+        ("decide", ASKER, "thread_id-1", "approval_id-1", Decide(approve=False, reason="too dear"), None),
+    ),
     ("POST /runs/{run_id}/cancel", {}, ("cancel_run", ASKER, "run_id-1", None)),
     (
         "PATCH /threads/{thread_id}",

@@ -270,7 +270,7 @@ def test_fake_tools_are_read_with_their_defaults() -> None:
         raises="no luck",
         takes_ms=200,
         requires_approval=True,
-        asks={"question": "Why?", "options": ["a"]},
+        asks={"question": "Why?", "options": ["a"], "expires_in": None},
         logs=({"name": "x"}, 7),
         on_retry="again",
         parameters={"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},

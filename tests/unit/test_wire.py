@@ -191,8 +191,8 @@ def test_a_run_that_ended_keeps_its_own_numbers_whatever_the_head_says() -> None
 
 
 def test_a_waiting_run_is_waiting_while_the_head_names_it() -> None:
-    waiting = command(status=RunStatus.WAITING, reason="awaiting_human")
-    assert wire.run_body(REF, waiting, head(run=3, run_started_at=9))["status"] == "waiting"
+    body = wire.run_body(REF, command(), head(run=3, run_started_at=9, waiting="awaiting_human"))
+    assert (body["status"], body["reason"]) == ("waiting", "awaiting_human")
 
 
 # ---------------------------------------------------------------- threads

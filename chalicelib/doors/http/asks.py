@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 from chalicelib.domain import entries
 from chalicelib.domain.commands import (
+    AnswerQuestion,
     CreateRun,
     CreateThread,
+    Decide,
     Delivery,
     PatchMessage,
     PatchThread,
@@ -20,13 +22,21 @@ from chalicelib.domain.commands import (
     WriteLog,
 )
 from chalicelib.domain.errors import InvalidRequest
-from chalicelib.domain.limits import ARGUMENTS_BYTES, METADATA_BYTES, TAG_CHARACTERS, TAGS, TITLE_CHARACTERS
+from chalicelib.domain.limits import (
+    ARGUMENTS_BYTES,
+    METADATA_BYTES,
+    TAG_CHARACTERS,
+    TAGS,
+    TITLE_CHARACTERS,
+    TOOL_RESULT_BYTES,
+)
 from chalicelib.doors.body import join_path
 from chalicelib.doors.http.content import MEDIA_CHARACTERS, MEDIA_TYPE, attachments, file_path, parts
-from chalicelib.doors.http.fields import Form, body_form, open_form
+from chalicelib.doors.http.fields import Form, body_form, json_bytes, open_form
 
 A = TypeVar("A")
 
+REASON_CHARACTERS = 1000  # ours: the model reads it
 NAME_CHARACTERS = 200  # ours, for names that the spec leaves open: agent, model, user, parent run
 UNTYPED = "application/octet-stream"
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -106,6 +116,25 @@ def put_value(value: Any) -> Any:
     return _finished(form, form.any("value", required=True))
 
 
+def answer_question(value: Any) -> AnswerQuestion:
+    """Body of POST answer: any JSON as `answer`."""
+    form = body_form(value)
+    answer = form.any("answer", required=True)
+    if (size := json_bytes(answer)) > TOOL_RESULT_BYTES:  # it becomes what the model reads as the result
+        form.faults.add_large(form.at("answer"), size, TOOL_RESULT_BYTES)
+    return _finished(form, AnswerQuestion(answer=answer))
+
+
+def decide(value: Any) -> Decide:
+    """Body of POST decision."""
+    form = body_form(value)
+    decision = form.typed("decision", str, required=True)
+    if decision is not None and decision not in ("approve", "reject"):
+        form.faults.add(form.at("decision"), "must be approve or reject")
+    reason = form.text("reason", most=REASON_CHARACTERS)
+    return _finished(form, Decide(approve=decision == "approve", reason=reason))
+
+
 def start_upload(value: Any) -> StartUpload:
     """Body of POST uploads."""
     form = body_form(value)
@@ -153,7 +182,6 @@ def _first_message(form: Form) -> Say | None:
 
 
 def _say(form: Form) -> Say:
-    _refuse_silent(form)
     return Say(
         content=_content(form, "content", required=True) or (),
         attachments=attachments(form.any("attachments"), form.at("attachments"), form.faults)
@@ -161,12 +189,8 @@ def _say(form: Form) -> Say:
         else (),
         metadata=form.mapping("metadata", most_bytes=METADATA_BYTES) or {},
         delivery=_delivery(form, Delivery.JOIN),
+        silent=form.typed("silent", bool) or False,
     )
-
-
-def _refuse_silent(form: Form) -> None:
-    if form.typed("silent", bool):
-        form.faults.add(form.at("silent"), "silent messages are not available yet")
 
 
 def _content(form: Form, name: str, *, required: bool = False) -> tuple[Mapping[str, Any], ...] | None:

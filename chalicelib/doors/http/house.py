@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 from chalicelib.domain.commands import (
     Answer,
+    AnswerQuestion,
     CreateRun,
     CreateThread,
+    Decide,
     FileContent,
     Idempotency,
     Page,
@@ -41,6 +43,21 @@ class Cancel(Protocol):
 
     def cancel_run(self, p: Principal, run_id: str, idem: Idempotency | None, /) -> Answer: ...
     def stop(self, p: Principal, thread_id: str, everything: bool, idem: Idempotency | None, /) -> Answer: ...
+    def terminate(self, p: Principal, thread_id: str, idem: Idempotency | None, /) -> Answer: ...
+
+
+class People(Protocol):
+    """Questions and approvals."""
+
+    def list_inquiries(
+        self, p: Principal, thread_id: str, /, *, open_only: bool, limit: int, position: Json
+    ) -> Page: ...
+    def answer_question(
+        self, p: Principal, thread_id: str, question_id: str, ask: AnswerQuestion, idem: Idempotency | None, /
+    ) -> Answer: ...
+    def decide(
+        self, p: Principal, thread_id: str, approval_id: str, ask: Decide, idem: Idempotency | None, /
+    ) -> Answer: ...
 
 
 class Edit(Protocol):
@@ -156,6 +173,8 @@ class House(Protocol):
     def accept(self) -> Accept: ...
     @property
     def cancel(self) -> Cancel: ...
+    @property
+    def people(self) -> People: ...
     @property
     def edit(self) -> Edit: ...
     @property

@@ -44,5 +44,10 @@ def _plain(value: Any) -> Any:
     """Records as objects without their empty fields; what the caller gave inside them stays as it is."""
     if is_dataclass(value) and not isinstance(value, type):
         named = ((each.name, getattr(value, each.name)) for each in fields(value))
-        return {name: _plain(inner) for name, inner in named if inner is not None and inner != () and inner != {}}
+        return {name: _plain(inner) for name, inner in named if not _is_empty(inner)}
     return value
+
+
+def _is_empty(value: Any) -> bool:
+    """What a field that nobody filled in holds; a field that is new has it in every ask of before."""
+    return value is None or value is False or value == () or value == {}

@@ -1,4 +1,4 @@
-"""Routes of runs: start, list, read, cancel, and stop and continue of a thread."""
+"""Routes of runs: start, list, read, cancel, and stop, terminate and continue of a thread."""
 
 from chalice.app import Blueprint, Response
 
@@ -66,6 +66,14 @@ def stop(thread_id: str) -> Response:
     everything = x.query.flag("all")
     idem = x.idempotency({"all": everything})
     return answered(x.house.cancel.stop(x.principal, thread_id, everything, idem))
+
+
+@routes.route("/threads/{thread_id}/terminate", methods=["POST"])
+def terminate(thread_id: str) -> Response:
+    """200 {thread, command, run}: it takes no more work, for good."""
+    x = current()
+    x.no_body()
+    return answered(x.house.cancel.terminate(x.principal, thread_id, x.idempotency()))
 
 
 @routes.route("/threads/{thread_id}/continue", methods=["POST"])

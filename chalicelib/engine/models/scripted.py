@@ -196,7 +196,7 @@ class FakeTool:
     raises: str | None = None  # the text of the exception; None: it returns
     takes_ms: float = 0.0
     requires_approval: bool = False
-    asks: JSON = None  # the question to put (a string, or an object with `question`); its answer is the result
+    asks: Mapping[str, JSON] | None = None  # `question`, `options`, `expires_in` to ask; the answer is the result
     logs: tuple[JSON, ...] = ()  # entries for `state.log`, as they are: logging never refuses
     on_retry: RetryRule = "surface"
     parameters: Mapping[str, JSON] = field(default_factory=lambda: {"type": "object"})  # JSON Schema
@@ -249,12 +249,18 @@ def _flag(path: str, given: Mapping[str, JSON], name: str) -> bool:
     return value
 
 
-def _question(path: str, value: JSON) -> JSON:
-    if value is None or isinstance(value, str):
-        return value
-    if not isinstance(value, Mapping) or not isinstance(value.get("question"), str):
+def _question(path: str, value: JSON) -> Mapping[str, JSON] | None:
+    if value is None:
+        return None
+    asks = {"question": value} if isinstance(value, str) else value
+    if not isinstance(asks, Mapping) or not isinstance(asks.get("question"), str):
         _bad(f"{path}.asks", "must be a question, or an object with `question`")
-    return value
+    options, seconds = asks.get("options", ()), asks.get("expires_in")
+    if not isinstance(options, list | tuple):
+        _bad(f"{path}.asks.options", "must be a list")
+    if seconds is not None and (not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds <= 0):
+        _bad(f"{path}.asks.expires_in", "must be seconds above 0")
+    return {"question": asks["question"], "options": options, "expires_in": seconds}
 
 
 def _entries(path: str, value: JSON) -> tuple[JSON, ...]:

@@ -1,0 +1,118 @@
+"""What becomes of the calls that an answer asks for, before any of them runs: their rows, and which may start now.
+
+It must not run anything or write anything. It guarantees that a call id is new in the thread, that arguments which do
+not fit never reach a tool, and that a call which needs a person's word does not start without it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chalicelib.domain import people, values
+from chalicelib.domain.events import Fact
+from chalicelib.domain.model import Call, Head, Inquiry, Outcome
+from chalicelib.engine.agent import Tool
+from chalicelib.engine.attempt import Attempt
+from chalicelib.engine.speech import AskedCall, Speech
+
+CUT = "The answer was cut by the output limit, so this call did not run."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A call of an answer: its row, and its part in the message by the model's own reference."""
+
+    ref: str
+    call: Call
+
+    @property
+    def part(self) -> dict[str, Any]:
+        """The tool_call part of the stored answer."""
+        return {"type": "tool_call", "call_id": self.call.id, "name": self.call.name, "arguments": self.call.arguments}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """Calls of a step that change in one write: those that start, and those that ask to be allowed first."""
+
+    calls: tuple[Call, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    inquiries: tuple[Inquiry, ...] = ()
+
+
+def plan(attempt: Attempt, speech: Speech, *, step: int, taken: frozenset[str], now: int) -> list[Planned]:
+    """The calls of an answer as rows: named uniquely, arguments checked, what cannot run already closed."""
+    used, planned = set(taken), []
+    for asked in speech.calls:
+        call_id = _unique(asked, used, attempt.journal.run, step)
+        used.add(call_id)
+        planned.append(Planned(ref=asked.ref, call=_row(attempt, asked, speech, call_id, step, now)))
+    return planned
+
+
+def candidates(attempt: Attempt, calls: list[Call]) -> list[Call]:
+    """The open calls whose turn it is: all of them when they may run in parallel, else the first."""
+    open_calls = [c for c in calls if c.outcome is None]
+    return open_calls if attempt.agent.parallel_tool_calls else open_calls[:1]
+
+
+def begin(attempt: Attempt, calls: list[Call], head: Head, now: int) -> Begun:
+    """Start what may start now; what needs a person's word first asks for it. `calls`: all of the step, in order."""
+    started, facts, inquiries = [], [], []
+    for call in candidates(attempt, calls):
+        if call.waits or (call.started_at and not call.ready):
+            continue
+        if not call.ready and attempt.tools[call.name].needs_approval(dict(call.arguments)):
+            approval_id = attempt.ref.approval(call.run, call.step, calls.index(call) + 1)
+            inquiry = people.approval_of(call, approval_id, now)
+            started.append(replace(call, waits=inquiry.id))
+            inquiries.append(inquiry)
+            facts.append(people.asked(head, inquiry))
+        elif attempt.covers(attempt.tools[call.name].timeout_seconds):
+            started.append(replace(call, started_at=call.started_at or now, ready=False))
+            facts += [] if call.started_at else [_started(head, call, now)]
+    return Begun(calls=tuple(started), facts=tuple(facts), inquiries=tuple(inquiries))
+
+
+def _started(head: Head, call: Call, now: int) -> Fact:
+    data = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+    return Fact(type="tool.started", data=data, at=now, run=head.run, attempt=head.run_attempt)
+
+
+def _unique(asked: AskedCall, used: set[str], run: int, step: int) -> str:
+    """The model's own id if it is one and new in the thread, else one that says where the call was asked."""
+    wanted = values.cut_text(values.safe_text(asked.call_id or ""), 64, "") or f"call-{run}-{step}"
+    if wanted not in used:
+        return wanted
+    return next(name for n in range(2, 1000) if (name := f"{wanted}-{run}-{step}-{n}") not in used)
+
+
+def _row(attempt: Attempt, asked: AskedCall, speech: Speech, call_id: str, step: int, now: int) -> Call:
+    arguments, fault = values.parse_arguments(asked.text)
+    call = Call(id=call_id, run=attempt.journal.run, step=step, name=asked.name, arguments=arguments or {})
+    if speech.stop is not None and speech.stop.reason == "length":
+        fault = CUT
+    elif asked.name not in attempt.tools:
+        known = ", ".join(sorted(attempt.tools)) or "none"
+        fault = f"There is no tool named {asked.name!r}. Known tools: {known}."
+    elif fault is None:
+        fault = _misfit(attempt.tools[asked.name], arguments or {})
+    if fault is None:
+        return call
+    return replace(call, outcome=Outcome.ERROR, result=fault, ended_at=now)
+
+
+def _misfit(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+    """Why the arguments do not fit the tool's schema, or None. A schema that is none refuses every call, in words."""
+    from jsonschema import Draft202012Validator, SchemaError  # heavy: loaded when a tool is first called
+
+    try:
+        faults = sorted(
+            Draft202012Validator(tool.parameters).iter_errors(arguments), key=lambda e: list(map(str, e.path))
+        )
+    except SchemaError as error:
+        return f"The tool's schema is not valid: {error.message}"
+    if not faults:
+        return None
+    where = "/".join(str(p) for p in faults[0].absolute_path) or "arguments"
+    return values.cut_text(f"The arguments do not fit the tool's schema: {where}: {faults[0].message}", 1000)
