@@ -28,8 +28,10 @@ if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not
     from chalicelib.services.cost import Cost
     from chalicelib.services.durable import Durable
     from chalicelib.services.edit import Edit
+    from chalicelib.services.family import Family
     from chalicelib.services.fan_out import FanOut
     from chalicelib.services.files import Files
+    from chalicelib.services.hear import Hear
     from chalicelib.services.logs import Logs
     from chalicelib.services.people import People
     from chalicelib.services.provision import Provision
@@ -108,7 +110,12 @@ class House:
         from chalicelib.engine.log import Log
         from chalicelib.services.appending import Appender
 
-        return Appender(log=Log(store=self.store, blobs=self.blobs), queue=self.queue, clock=self.clock, ids=self.ids)
+        return Appender(
+            log=Log(store=self.store, blobs=self.blobs, queue=self.queue),
+            queue=self.queue,
+            clock=self.clock,
+            ids=self.ids,
+        )
 
     @cached_property
     def agents(self) -> "dict[str, Agent]":
@@ -130,6 +137,13 @@ class House:
         from chalicelib.services.cancel import Cancel
 
         return Cancel(store=self.store, appender=self.appender)
+
+    @cached_property
+    def family(self) -> "Family":
+        """Children end with their parents."""
+        from chalicelib.services.family import Family
+
+        return Family(store=self.store, appender=self.appender, cancel=self.cancel)
 
     @cached_property
     def edit(self) -> "Edit":
@@ -240,7 +254,7 @@ class House:
         """What is due."""
         from chalicelib.services.sweep import Sweep
 
-        return Sweep(store=self.store, appender=self.appender, people=self.people)
+        return Sweep(store=self.store, appender=self.appender, people=self.people, family=self.family)
 
     @cached_property
     def take_turn(self) -> "TakeTurn":
@@ -256,7 +270,15 @@ class House:
             price=_price,
             default_model=self.settings.default_model,
             version=self.settings.version,
+            hear=self.hear,
         )
+
+    @cached_property
+    def hear(self) -> "Hear":
+        """What children report."""
+        from chalicelib.services.hear import Hear
+
+        return Hear(store=self.store, appender=self.appender)
 
     def _registry(self) -> Models:
         from chalicelib.engine.models import ModelRegistry, ProviderSettings

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event, Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Call, Command, File, Head, Inquiry, Message, Value
+from chalicelib.domain.model import About, Call, Child, Command, File, Head, Inquiry, Message, Report, Value
 
 # JSON-safe values: what passed the border of `domain.values`. `Any` because mypy has no useful recursive JSON type.
 JSON = Any
@@ -162,8 +162,23 @@ class Opened:
     calls: Mapping[str, Call] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
     inquiries: Mapping[str, Inquiry] = field(default_factory=dict)
+    children: Mapping[str, Child] = field(default_factory=dict)
     app_cost: int = 0
     remembered: Remembered | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upward:
+    """What a commit of a child does to its row in the registry of its parent, in the same transaction.
+
+    `report`: closes the row and puts the report, if the row is open; else the commit happens without that. `check`:
+    the commit happens only if the row is open. `reopen`: the row is open from now on, unless the parent has closed it.
+    """
+
+    parent: str
+    reference: str
+    act: Literal["report", "check", "reopen"]
+    report: Report | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +205,10 @@ class Commit:
     """New rows of the log. Their costs are added to the thread's sum, once however often the commit is sent."""
     values: tuple[Value, ...] = ()
     inquiries: tuple[Inquiry, ...] = ()
+    children: tuple[Child, ...] = ()
+    heard: tuple[str, ...] = ()
+    """Keys of the reports in the thread's inbox that the commit takes out."""
+    upward: Upward | None = None
     remember: Remembered | None = None
     now: int
     write: str
@@ -215,6 +234,8 @@ class Moved:
     head: Head | None
     remembered: Remembered | None = None
     taken: frozenset[str] = frozenset()
+    closed: bool = False
+    """The row in the parent's registry did not let it happen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +268,7 @@ class Store(Protocol):
         calls: Collection[str] = (),
         values: Collection[str] = (),
         inquiries: Collection[str] = (),
+        children: Collection[str] = (),
         spent: bool = False,
         key: str | None = None,
         now: int = 0,
@@ -297,6 +319,17 @@ class Store(Protocol):
 
     def inquiries(self, ref: ThreadRef, *, after: str, limit: int) -> list[Inquiry]:
         """Questions and approvals after the one with that id ("": from the first), in the order of their calls."""
+
+    def children(self, ref: ThreadRef, *, after: str = "", limit: int, descending: bool = False) -> list[Child]:
+        """Rows of the registry in the order of their making, behind that reference ("": from the first)."""
+
+    def inbox(self, ref: ThreadRef, *, limit: int) -> list[Report]:
+        """Reports that have not been heard."""
+
+    def report(self, parent: ThreadRef, report: Report) -> bool:
+        """Put a report into a thread's inbox by itself: an outcome closes the row of the registry (False: it is closed
+        already), a note is put once, a label takes the place of the one before. False too if there is no such row.
+        """
 
     def log(self, ref: ThreadRef, row: LogRow, *, remember: Remembered | None, now: int) -> Logged:
         """Put a row into the log of a thread that exists: one conditional transaction, which adds its cost to the sum.
@@ -430,9 +463,9 @@ class Directory(Protocol):
 class Queue(Protocol):
     """Wake-ups. A wake-up carries ids, never the work; a repeat inside the deduplication window is swallowed."""
 
-    def wake(self, ref: ThreadRef, *, epoch: int, number: int) -> None:
-        """Say that a thread may have work. The same number again is swallowed. Raises RetryLater when it could not be
-        sent.
+    def wake(self, ref: ThreadRef, *, epoch: int, number: int, because: str = "") -> None:
+        """Say that a thread may have work. The same number and cause again is swallowed. Raises RetryLater when it
+        could not be sent.
         """
 
 

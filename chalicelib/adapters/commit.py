@@ -13,12 +13,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from chalicelib.adapters import keys, logs, rows
+from chalicelib.adapters import keys, logs, rows, upward
 from chalicelib.adapters.codec import Column, Item, Value
 from chalicelib.adapters.keys import Key
 from chalicelib.adapters.pages import page_row, paginate
 from chalicelib.adapters.table import REFUSED, Table, code
 from chalicelib.adapters.writes import NEW, Test, delete, number, put, update, weight
+from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import ITEM_BYTES, TRANSACTION_BYTES
 from chalicelib.domain.model import Head, replace
 from chalicelib.ports import Commit, Committed, Moved, Remembered
@@ -70,7 +71,9 @@ def plan(commit: Commit, table: str) -> Plan:
         *({"Put": put(table, keys.call(commit.ref, call.id), rows.call_row(call), NEW)} for call in commit.new_calls),
         *({"Update": request} for request in _changes(commit, table)),
         *({"Delete": delete(table, keys.file(commit.ref, path))} for path in commit.gone_files),
+        *({"Delete": delete(table, keys.report(commit.ref, key))} for key in commit.heard),
         *logs.actions(table, commit.ref, commit.logs),
+        *(upward.actions(table, commit.ref.org, commit.upward) if commit.upward else ()),
     ]
     _measure(actions)
     named = sha256(repr((commit.write, actions)).encode()).hexdigest()
@@ -107,7 +110,22 @@ def _outcome(table: Table, plan: Plan, error: ClientError) -> Committed | Moved:
     standing = _standing(table, plan, refused)
     if _is_mine(table, plan, standing, refused):
         return Committed(head=plan.head)
-    return Moved(head=standing, remembered=_key_holder(plan, refused), taken=_taken(plan, refused))
+    return Moved(
+        head=standing,
+        remembered=_key_holder(plan, refused),
+        taken=_taken(plan, refused),
+        closed=_only_upward(plan, refused),
+    )
+
+
+def _only_upward(plan: Plan, refused: Mapping[int, Item | None]) -> bool:
+    """True if nothing but the parent's rows refused."""
+    upward = plan.commit.upward
+    if upward is None:
+        return False
+    parent = ThreadRef(plan.commit.ref.org, upward.parent)
+    theirs = (keys.children(parent), keys.inbox(parent))
+    return all(_key(plan.actions[index]).pk in theirs for index in refused)
 
 
 def _standing(table: Table, plan: Plan, refused: Mapping[int, Item | None]) -> Head | None:
@@ -190,6 +208,8 @@ def _changes(commit: Commit, table: str) -> Iterator[dict[str, Any]]:
         yield _change(table, keys.message(ref, message.place), rows.MESSAGE, rows.message_row(message))
     for call in commit.calls:
         yield _change(table, keys.call(ref, call.id), rows.CALL, rows.call_row(call))
+    for child in commit.children:
+        yield _change(table, keys.child(ref, child.reference), rows.CHILD, rows.child_row(child))
     for inquiry in commit.inquiries:
         yield _change(table, keys.inquiry(ref, inquiry.id), rows.INQUIRY, rows.inquiry_row(inquiry))
     for value in commit.values:

@@ -15,6 +15,8 @@ part of every `pk`, percent-encoded, so that no two orgs and no two threads can 
 | thread#<org>#<token>#files                | place of the path        | file, or mark of an empty folder          |
 | thread#<org>#<token>#logs#<day>           | instant and name         | row of the log, a block a day             |
 | thread#<org>#<token>#values               | name                     | durable value                             |
+| thread#<org>#<token>#children             | numbers of the reference | row of the registry                       |
+| thread#<org>#<token>#inbox                | key of the report        | report of a child, until it is heard      |
 | thread#<org>#<token>#questions            | numbers of its id        | question or approval                      |
 | thread#<org>#<token>#subscribers          | connection               | subscription of a websocket               |
 | idempotency#<org>#<shard>                 | hash of the key          | what an Idempotency-Key stands for        |
@@ -27,8 +29,9 @@ Numbers inside keys are padded with zeros to 15 digits: text order is number ord
 number, so that `sk > after` is also right when a cursor lies inside a page. A file's sort key is its path as it is,
 with U+0001 for `/` (`domain.paths.place`): what is inside a folder is one range, and a path of 1,024 bytes fits.
 
-Two sparse indexes, keys only, both over heads: `by_activity` (`act_pk` = org, `act_sk` = last activity and token;
-absent once the thread is deleted) and `by_due` (`due_pk` = one of 32 shards, `due_at`; absent while nothing is due).
+Two sparse indexes, keys only. `by_activity` is over heads (`act_pk` = org, `act_sk` = last activity and token; absent
+for children, and once the thread is deleted). `by_due` is over heads and reports in inboxes (`due_pk` = one of 32
+shards, `due_at`; absent while nothing is due).
 """
 
 from collections.abc import Iterator
@@ -37,7 +40,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from chalicelib.domain.entries import instant
-from chalicelib.domain.ids import ThreadRef, inquiry_numbers
+from chalicelib.domain.ids import ThreadRef, child_numbers, inquiry_numbers
 from chalicelib.domain.paths import place
 from chalicelib.ports import DUE_SHARDS
 
@@ -155,6 +158,29 @@ def log_at(pk: str, sk: str) -> tuple[ThreadRef, str] | None:
 def value(ref: ThreadRef, name: str) -> Key:
     """A durable value of a thread."""
     return Key(join("thread", ref.org, ref.token, "values"), join(name))
+
+
+def children(ref: ThreadRef) -> str:
+    """The partition of a thread's registry."""
+    return join("thread", ref.org, ref.token, "children")
+
+
+def child(ref: ThreadRef, reference: str) -> Key:
+    """A row of a thread's registry: in the order in which children were made."""
+    numbers = child_numbers(reference)
+    if numbers is None:
+        raise ValueError(f"{reference!r} is no reference of a child")
+    return Key(children(ref), ".".join(padded(number) for number in numbers))
+
+
+def inbox(ref: ThreadRef) -> str:
+    """The partition of what children have told a thread."""
+    return join("thread", ref.org, ref.token, "inbox")
+
+
+def report(ref: ThreadRef, key: str) -> Key:
+    """A report in a thread's inbox."""
+    return Key(inbox(ref), join(key))
 
 
 def inquiries(ref: ThreadRef) -> str:

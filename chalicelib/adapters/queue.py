@@ -25,7 +25,7 @@ class SqsQueue:
         self._clients = clients
         self._url = url
 
-    def wake(self, ref: ThreadRef, *, epoch: int, number: int) -> None:
+    def wake(self, ref: ThreadRef, *, epoch: int, number: int, because: str = "") -> None:
         """See the port. The window of deduplication is five minutes (SQS FIFO)."""
         body = {"v": BODY_VERSION, "kind": "wake", "org": ref.org, "thread": ref.id}
         try:
@@ -33,7 +33,7 @@ class SqsQueue:
                 QueueUrl=self._url,
                 MessageBody=json.dumps(body, separators=(",", ":")),
                 MessageGroupId=digest("group", ref.org, ref.token, str(epoch)).hex(),
-                MessageDeduplicationId=digest("wake", ref.org, ref.token, str(number)).hex(),
+                MessageDeduplicationId=digest("wake", ref.org, ref.token, str(number), because).hex(),
             )
         except (BotoCoreError, ClientError) as error:
             raise RetryLater("The wake-up could not be sent.", retry_after_seconds=1) from error

@@ -27,6 +27,8 @@ from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import (
     About,
     Call,
+    Child,
+    ChildKind,
     Command,
     CommandState,
     File,
@@ -36,6 +38,9 @@ from chalicelib.domain.model import (
     Message,
     ModelSpent,
     Outcome,
+    Report,
+    Reporting,
+    ReportKind,
     Role,
     RunStatus,
     State,
@@ -43,6 +48,7 @@ from chalicelib.domain.model import (
     Verdict,
 )
 from chalicelib.domain.model import Value as DurableValue
+from chalicelib.domain.queueing import WAKE_GRACE
 from chalicelib.ports import Remembered
 
 VERSION: dict[str, Value] = {"v": {"N": str(SCHEMA_VERSION)}}
@@ -114,6 +120,11 @@ HEAD = (
     number("lease_until", "lu"),
     text("lease_nonce", "ln", ""),
     text("write", "wr", ""),
+    text("parent", "pa", ""),
+    text("reference", "rn", ""),
+    number("depth", "dp"),
+    number("children", "nk"),
+    flag("closing", "cg"),
     number("epoch", "ep"),
     number("wake", "wk"),
     number("due_at", "due_at"),
@@ -126,6 +137,7 @@ ABOUT = (
     packed("tags", "tags", (), tuple),
     packed("arguments", "arguments"),
     text("user", "user", None),
+    packed("parent", "parent", None),
 )
 
 COMMAND = (
@@ -173,6 +185,7 @@ MESSAGE = (
     flag("incomplete", "incomplete"),
     flag("superseded", "superseded"),
     flag("deleted", "deleted"),
+    packed("child", "child", None),
 )
 
 CALL = (
@@ -208,6 +221,33 @@ INQUIRY = (
     text("by", "by", None),
     text("reason", "reason", None),
     number("decided_at", "decided_at"),
+)
+
+CHILD = (
+    text("reference", "reference"),
+    choice("kind", "kind", ChildKind),
+    text("token", "token", ""),
+    number("run", "run"),
+    text("call_id", "call_id"),
+    text("agent", "agent", ""),
+    text("name", "name"),
+    text("title", "title", None),
+    text("status", "status"),
+    text("label", "label", None),
+    choice("reporting", "reporting", Reporting, Reporting.IMPLICIT),
+    flag("blocking", "blocking"),
+    flag("resumable", "resumable"),
+    flag("muted", "muted"),
+    number("created_at", "created_at", ...),
+)
+
+REPORT = (
+    text("key", "key"),
+    text("reference", "reference"),
+    choice("kind", "kind", ReportKind, ReportKind.OUTCOME),
+    text("outcome", "outcome", ""),
+    packed("result", "result", None),
+    number("at", "at", ...),
 )
 
 FILE = (
@@ -247,7 +287,7 @@ REMEMBERED = (
 def head_row(ref: ThreadRef, head: Head) -> dict[str, Value]:
     """The head's attributes, those of both indexes included."""
     row = VERSION | encode(HEAD, head)
-    if not head.deleted_at:
+    if not head.deleted_at and not head.parent:  # lists show roots
         row["act_pk"] = {"S": keys.activity_partition(ref.org)}
         row["act_sk"] = {"S": keys.activity(ref, head.active_at)}
     if head.due_at:
@@ -303,6 +343,29 @@ def call_row(call: Call) -> dict[str, Value]:
 def call_of(item: Item) -> Call:
     """The call in an item."""
     return Call(**decode(CALL, item))
+
+
+def child_row(child: Child) -> dict[str, Value]:
+    """The attributes of a row of a registry."""
+    return VERSION | encode(CHILD, child)
+
+
+def child_of(item: Item) -> Child:
+    """The row of a registry in an item."""
+    return Child(**decode(CHILD, item))
+
+
+def report_row(parent: ThreadRef, report: Report) -> dict[str, Value]:
+    """The attributes of a report; it is due until it is heard, should the wake-up that follows it be lost."""
+    row = VERSION | encode(REPORT, report)
+    if report.kind is ReportKind.LABEL:
+        return row
+    return row | {"due_pk": due_pk(parent), "due_at": {"N": str(report.at + WAKE_GRACE)}}
+
+
+def report_of(item: Item) -> Report:
+    """The report in an item."""
+    return Report(**decode(REPORT, item))
 
 
 def inquiry_row(inquiry: Inquiry) -> dict[str, Value]:

@@ -6,14 +6,14 @@ the same request, and a write whose answer was lost is recognised by its own nam
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from typing import TypeVar
 
 from pynamodb.expressions.operand import Path
 
 from chalicelib.adapters import commit as commits
-from chalicelib.adapters import keys, logs, pages, rows
+from chalicelib.adapters import keys, logs, pages, rows, upward
 from chalicelib.adapters.codec import Item, Value, to_json
 from chalicelib.adapters.keys import Key
 from chalicelib.adapters.table import Refused, Table
@@ -21,7 +21,7 @@ from chalicelib.adapters.writes import Test, number, update
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Command, File, Head, Inquiry, Message
+from chalicelib.domain.model import About, Child, Command, File, Head, Inquiry, Message, Report
 from chalicelib.domain.model import Value as DurableValue
 from chalicelib.ports import Commit, Committed, Logged, LogPage, Moved, Opened, Remembered
 
@@ -61,6 +61,7 @@ class TableStore:
         calls: Collection[str] = (),
         values: Collection[str] = (),
         inquiries: Collection[str] = (),
+        children: Collection[str] = (),
         spent: bool = False,
         key: str | None = None,
         now: int = 0,
@@ -71,9 +72,12 @@ class TableStore:
         of_calls = {keys.call(ref, call_id): call_id for call_id in calls}
         of_values = {keys.value(ref, name): name for name in values}
         of_inquiries = {keys.inquiry(ref, inquiry_id): inquiry_id for inquiry_id in inquiries}
+        of_children = {keys.child(ref, reference): reference for reference in children}
         singles = [keys.head(ref)] * head + [keys.about(ref)] * about + [keys.spent(ref)] * spent
         of_key = [keys.idempotency(ref.org, key)] if key is not None else []
-        found = self._table.get([*singles, *of_commands, *of_messages, *of_calls, *of_values, *of_inquiries, *of_key])
+        found = self._table.get(
+            [*singles, *of_commands, *of_messages, *of_calls, *of_values, *of_inquiries, *of_children, *of_key]
+        )
         return Opened(
             head=_shaped(found, keys.head(ref), rows.head_of),
             about=_shaped(found, keys.about(ref), rows.about_of),
@@ -82,13 +86,17 @@ class TableStore:
             calls={call_id: rows.call_of(found[at]) for at, call_id in of_calls.items() if at in found},
             values={name: rows.value_of(found[at]) for at, name in of_values.items() if at in found},
             inquiries={name: rows.inquiry_of(found[at]) for at, name in of_inquiries.items() if at in found},
+            children={name: rows.child_of(found[at]) for at, name in of_children.items() if at in found},
             app_cost=rows.app_cost_of(found.get(keys.spent(ref))),
             remembered=_alive(found.get(of_key[0]) if of_key else None, now),
         )
 
     def commit(self, commit: Commit) -> Committed | Moved:
         """See the port. Raises ValueError for a commit that is larger than AWS takes."""
-        return commits.send(self._table, commits.plan(commit, self._table.name))
+        result = commits.send(self._table, commits.plan(commit, self._table.name))
+        if isinstance(result, Moved) and result.closed and commit.upward and commit.upward.act == "report":
+            return self.commit(replace(commit, upward=None))  # the parent does not want to know: it happens without
+        return result
 
     def remember(self, org: str, row: Remembered, now: int) -> Remembered:
         """See the port."""
@@ -168,6 +176,22 @@ class TableStore:
         behind = SORT > keys.inquiry(ref, after).sk if after else None
         found = self._table.query(keys.inquiries(ref), behind, limit=limit)
         return [rows.inquiry_of(item) for item in islice(found, limit)]
+
+    def children(self, ref: ThreadRef, *, after: str = "", limit: int, descending: bool = False) -> list[Child]:
+        """See the port."""
+        last = keys.child(ref, after).sk if after else ""
+        behind = (SORT < last if descending else SORT > last) if after else None
+        found = self._table.query(keys.children(ref), behind, limit=limit, descending=descending)
+        return [rows.child_of(item) for item in islice(found, limit)]
+
+    def inbox(self, ref: ThreadRef, *, limit: int) -> list[Report]:
+        """See the port."""
+        found = self._table.query(keys.inbox(ref), limit=limit)
+        return [rows.report_of(item) for item in islice(found, limit)]
+
+    def report(self, parent: ThreadRef, report: Report) -> bool:
+        """See the port."""
+        return upward.report(self._table, parent, report)
 
     def log(self, ref: ThreadRef, row: LogRow, *, remember: Remembered | None, now: int) -> Logged:
         """See the port."""

@@ -44,4 +44,5 @@ scripted = Agent(
     description="Plays the script in its arguments.",
     model="scripted:script",
     tools=_tools,
+    subagents=("scripted",),
 )

@@ -42,3 +42,20 @@ def carried_on(
 def so_far(balance: Iterable[ModelSpent], head: Head, model: str | None) -> tuple[ModelSpent, ...]:
     """The balance with what the run in flight has used by now."""
     return carried_on(balance, model, calls=head.model_calls, usage=head.run_usage)
+
+
+def together(lines: Iterable[ModelSpent]) -> tuple[ModelSpent, ...]:
+    """One line for each model, of the lines of several threads."""
+    found: dict[str, ModelSpent] = {}
+    for line in lines:
+        before = found.get(line.model, ModelSpent(model=line.model))
+        found[line.model] = replace(
+            before,
+            requests=before.requests + line.requests,
+            input=before.input + line.input,
+            output=before.output + line.output,
+            cache_read=before.cache_read + line.cache_read,
+            cost_micro_usd=before.cost_micro_usd + line.cost_micro_usd,
+            unpriced=before.unpriced or line.unpriced,
+        )
+    return tuple(found.values())

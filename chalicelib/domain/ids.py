@@ -109,6 +109,12 @@ def inquiry_numbers(ref: ThreadRef, kind: str, text: str) -> tuple[int, ...] | N
     return tuple(int(number) for number in found.group(2)[1:].split("_"))
 
 
+def child_numbers(reference: str) -> tuple[int, ...] | None:
+    """Run, step and position of the call that made a child, from its reference; None if that is none."""
+    found = re.fullmatch(rf"(?:sub|ses)((?:-{_NUMBER}){{3}})", reference)
+    return tuple(int(number) for number in found.group(1)[1:].split("-")) if found else None
+
+
 def message_tag(ref: ThreadRef, message_id: str) -> MessageTag | None:
     """Where the message of this thread came from, or None if the id is none of this thread."""
     found = _MESSAGE.match(message_id)

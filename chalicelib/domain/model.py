@@ -157,6 +157,17 @@ class Head:
     write: str = ""
     """Identity of the last transaction: who looks for the fate of a write finds its own name here."""
 
+    parent: str = ""
+    """Token of the thread whose agent made this one; "" of a root."""
+    reference: str = ""
+    """Name of this thread in the registry of its parent."""
+    depth: int = 0
+    """Threads above this one."""
+    children: int = 0
+    """Children that this thread has ever made, sessions included. 0: there is no registry to look at."""
+    closing: bool = False
+    """Children of this thread have to be ended still: the sweep does it."""
+
     epoch: int = 0
     wake: int = 0
     due_at: int = 0
@@ -176,6 +187,8 @@ class About:
     tags: tuple[str, ...]
     arguments: Mapping[str, Any]
     user: str | None
+    parent: Mapping[str, Any] | None = None
+    """Of a child: `thread_id`, `reference_id` and `name`, as the thread's body shows them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +262,8 @@ class Message:
     incomplete: bool = False
     superseded: bool = False
     deleted: bool = False
+    child: Mapping[str, Any] | None = None
+    """The child that it comes from: `id`, `name`, `title`, `status`, `relationship`, `blocking` (spec section 9)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,6 +306,70 @@ class Call:
     """It was answered, or allowed, and has not been run since: it may start (again)."""
     answers: tuple[Any, ...] = ()
     """Answers to its questions so far, in the order in which it asked."""
+
+
+class ChildKind(StrEnum):
+    """What a child is (spec section 1)."""
+
+    THREAD = "thread"
+    SESSION = "session"
+
+
+class Reporting(StrEnum):
+    """How the outcome of a child reaches its parent (spec section 10)."""
+
+    IMPLICIT = "implicit"
+    EXPLICIT = "explicit"
+
+
+RUNNING = "running"
+"""Status of a child that is at work; any other says how it ended, or rests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    """A row of a thread's registry. Whoever moves `status` away from `running` decides what the parent is told."""
+
+    reference: str
+    kind: ChildKind
+    token: str = ""
+    """Of a child thread."""
+    run: int = 0
+    """Of a session."""
+    call_id: str
+    """The call that made it: a blocking one waits for it."""
+    agent: str = ""
+    name: str
+    title: str | None = None
+    status: str = RUNNING
+    label: str | None = None
+    reporting: Reporting = Reporting.IMPLICIT
+    blocking: bool = False
+    resumable: bool = False
+    muted: bool = False
+    """The parent has closed it by itself and told so: what comes from it later is not heard."""
+    created_at: int
+
+
+class ReportKind(StrEnum):
+    """What a child tells its parent."""
+
+    OUTCOME = "outcome"
+    NOTE = "note"
+    LABEL = "label"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Something in the inbox of a thread, from one of its children. Put if absent, drained by the parent."""
+
+    key: str
+    """Unique in the inbox for ever: the reference, and what tells this report from the child's others."""
+    reference: str
+    kind: ReportKind = ReportKind.OUTCOME
+    outcome: str = ""
+    result: Any = None
+    at: int
 
 
 class InquiryKind(StrEnum):
@@ -355,6 +434,8 @@ class File:
 __all__ = [
     "About",
     "Call",
+    "Child",
+    "ChildKind",
     "Command",
     "CommandState",
     "File",
@@ -364,6 +445,9 @@ __all__ = [
     "Message",
     "ModelSpent",
     "Outcome",
+    "Report",
+    "ReportKind",
+    "Reporting",
     "Role",
     "RunStatus",
     "State",

@@ -7,7 +7,6 @@ all of them.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,8 +73,7 @@ def question_of(
 
 def fingerprint(arguments: Any) -> str:
     """SHA-256 of arguments as canonical JSON: what a decision is about."""
-    text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(values.canonical(arguments).encode()).hexdigest()
 
 
 def asked(head: Head, inquiry: Inquiry) -> Fact:

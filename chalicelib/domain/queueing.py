@@ -20,7 +20,9 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import KB, QUEUED_COMMANDS
 from chalicelib.domain.model import (
+    About,
     Call,
+    Child,
     Command,
     CommandState,
     File,
@@ -28,12 +30,15 @@ from chalicelib.domain.model import (
     Inquiry,
     Message,
     ModelSpent,
+    Report,
     RunStatus,
     State,
     Tokens,
     Value,
 )
 
+#: A due time that has come, whatever the time is.
+AT_ONCE = 1
 #: A wake-up that was sent is given this long before the sweep sends it again (microseconds).
 WAKE_GRACE = 5_000_000
 #: A cancelled attempt that has not settled loses its lease after this long (spec section 7).
@@ -70,6 +75,10 @@ class Draft:
     logs: tuple[LogRow, ...] = ()
     values: tuple[Value, ...] = ()
     inquiries: tuple[Inquiry, ...] = ()
+    children: tuple[Child, ...] = ()
+    heard: tuple[str, ...] = ()
+    report: Report | None = None
+    """What the parent of this thread is told with the same write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +94,14 @@ class Ask:
     nonce: str
     silent: bool = False
     """Only stored, in the context of the next model step: it starts nothing and joins nothing."""
+
+
+def create(head: Head, about: About, now: int) -> Draft:
+    """A new thread; `head` is as it will be stored."""
+    data: dict[str, Any] = {"agent": head.agent, "arguments": dict(about.arguments)}
+    data |= {"title": about.title} if about.title is not None else {}
+    data |= {"parent": dict(about.parent)} if about.parent else {}
+    return Draft(after=head, facts=(Fact(type="thread.created", data=data, at=now),))
 
 
 def is_full(head: Head) -> bool:
@@ -107,7 +124,10 @@ def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
     """A new command: it starts the thread, waits for its turn, or waits to be taken in by a run."""
     number = head.commands + 1
     if ask.silent:
-        return _placed_silently(ref, head, ask, number, now)
+        placed = place_silently(
+            ref, head, content=ask.content or (), metadata=ask.metadata, nonce=ask.nonce, key=ask.key, now=now
+        )
+        return replace(placed, after=replace(placed.after, active_at=max(now, head.active_at + 1)))
     joins = head.run != 0 and ask.delivery is Delivery.JOIN
     command = Command(
         number=number,
@@ -138,21 +158,33 @@ def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
     return Draft(after=head, facts=(*facts, *status), commands=(command,))
 
 
-def _placed_silently(ref: ThreadRef, head: Head, ask: Ask, number: int, now: int) -> Draft:
-    """A message that takes its place at once. Its row keeps the number and the key; it is no command to anybody."""
+def place_silently(
+    ref: ThreadRef,
+    head: Head,
+    *,
+    content: tuple[Part, ...],
+    metadata: Mapping[str, Any] | None = None,
+    child: Mapping[str, Any] | None = None,
+    nonce: str,
+    key: str | None = None,
+    now: int,
+) -> Draft:
+    """A message that takes its place at once and starts nothing. Its row keeps the number and the key; it is no command
+    to anybody.
+    """
     row = Command(
-        number=number,
+        number=head.commands + 1,
         kind=SILENT,
         state=CommandState.DONE,
         created_at=now,
-        nonce=ask.nonce,
-        key=ask.key,
+        nonce=nonce,
+        key=key,
         place=head.messages + 1,
     )
-    said = replace(row, content=ask.content, metadata=ask.metadata)
-    message = replace(wire.user_message(ref, said, place=row.place, run=0), silent=True)
+    said = replace(row, content=content, metadata=metadata)
+    message = replace(wire.user_message(ref, said, place=row.place, run=0), silent=True, child=child)
     told = Fact(type="message.completed", data={"message": wire.message_body(ref, message)}, at=now)
-    after = replace(head, commands=number, messages=row.place, active_at=max(now, head.active_at + 1))
+    after = replace(head, commands=row.number, messages=row.place)
     return Draft(after=after, facts=(told,), commands=(row,), messages=(message,))
 
 
@@ -209,6 +241,8 @@ class Ending:
     reason: str
     error: Mapping[str, Any] | None = None
     label: str | None = None
+    answer: str | None = None
+    """What the run says in the end: told to the parent of a child."""
     finished_calls: tuple[str, ...] = ()
 
 
@@ -259,7 +293,8 @@ def end(
         after = _with_promoted(replace(after, free_pending=0, free_from=after.commands + 1), own)
     waiting = {head.first_queued, first_queued, promoted.number if promoted else 0} - {0}
     after, status = _name_next(after, waiting, ending, now)
-    return Draft(after=after, facts=(*facts, *status), commands=tuple(rows))
+    report = None if after.run else _report(after, row, ending, now)
+    return Draft(after=after, facts=(*facts, *status), commands=tuple(rows), report=report)
 
 
 def end_queued(
@@ -367,11 +402,16 @@ def due(head: Head, at: int) -> Head:
 
 def terminate(head: Head, now: int) -> Draft:
     """The thread takes no more work, for good. A run that is in flight or queued has to be ended by what follows."""
-    terminated, told = replace(head, terminated_at=now), Fact(type="thread.terminated", data={}, at=now)
+    told = Fact(type="thread.terminated", data={}, at=now)
+    terminated = replace(head, terminated_at=now)
+    if head.children:
+        terminated = replace(terminated, closing=True, due_at=AT_ONCE)
     if head.run or head.queued:
         return Draft(after=terminated, facts=(told,))
     after, status = change_state(terminated, State.IDLE, cancel_reason(terminated), now)
-    return Draft(after=after, facts=(told, *status))
+    key = f"{head.reference}.terminated"
+    report = Report(key=key, reference=head.reference, outcome="terminated", at=now) if head.parent else None
+    return Draft(after=after, facts=(told, *status), report=report)
 
 
 def cancel_reason(head: Head) -> str:
@@ -443,7 +483,8 @@ def _with_queued(head: Head, number: int) -> Head:
 
 def _in_flight(head: Head, number: int, now: int) -> Head:
     """Name the run in flight; whoever takes the lease next works on it. The wake-up follows from this row."""
-    return replace(_no_run(head), run=number, wake=head.wake + 1, due_at=now + WAKE_GRACE if number else 0)
+    free = _no_run(head)
+    return replace(free, run=number, wake=head.wake + 1, due_at=free.due_at or now + WAKE_GRACE)
 
 
 def _no_run(head: Head) -> Head:
@@ -464,7 +505,7 @@ def _no_run(head: Head) -> Head:
         cancel_at=0,
         lease_until=0,
         lease_nonce="",
-        due_at=0,
+        due_at=AT_ONCE if head.closing else 0,
     )
 
 
@@ -480,6 +521,17 @@ def _name_next(head: Head, waiting: set[int], ending: Ending, now: int) -> tuple
         raise StaleHead
     after = replace(head, queued=head.queued - 1, first_queued=min(follows) if head.queued > 1 else 0)
     return _in_flight(after, head.first_queued, now), ()
+
+
+def _report(head: Head, row: Command, ending: Ending, now: int) -> Report | None:
+    """What a child that comes to rest tells its parent; each of its runs is told at most once."""
+    if not head.parent:
+        return None
+    outcome = "terminated" if head.terminated_at else ending.status.value
+    result = (ending.error or {}).get("detail") if ending.status is RunStatus.FAILED else ending.answer
+    return Report(
+        key=f"{head.reference}.{row.number}", reference=head.reference, outcome=outcome, result=result, at=now
+    )
 
 
 def _queued_message(ref: ThreadRef, command: Command, now: int) -> Fact:

@@ -12,6 +12,8 @@ from chalicelib.domain.events import SCHEMA_VERSION, Event
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import (
     About,
+    Child,
+    ChildKind,
     Command,
     CommandState,
     Head,
@@ -59,6 +61,7 @@ def message_body(ref: ThreadRef, message: Message) -> Body:
         **_set("updated_at", message.updated_at),
         **_set("superseded", message.superseded),
         **_set("incomplete", message.incomplete),
+        **{f"subagent_{name}": value for name, value in (message.child or {}).items()},
     }
 
 
@@ -144,12 +147,31 @@ def thread_body(ref: ThreadRef, head: Head, about: About, children: Sequence[Map
         "tags": list(about.tags),
         "arguments": dict(about.arguments),
         **_set("user", about.user),
+        **_set("parent", about.parent and dict(about.parent)),
         "status": status_body(head),
         "queue": {"pending": head.pending, "runs": head.queued + int(bool(head.run) and not head.run_started_at)},
         "children": [dict(child) for child in children],
         "created_at": head.created_at,
         "last_activity_at": head.active_at,
         **_set("terminated_at", head.terminated_at),
+    }
+
+
+def child_body(ref: ThreadRef, child: Child) -> Body:
+    """A row of a thread's registry."""
+    is_thread = child.kind is ChildKind.THREAD
+    return {
+        "reference_id": child.reference,
+        "kind": child.kind.value,
+        **({"thread_id": ThreadRef(ref.org, child.token).id} if is_thread else {"run_id": ref.run(child.run)}),
+        **_set("agent", child.agent),
+        "name": child.name,
+        **_set("title", child.title),
+        "status": child.status,
+        **_set("label", child.label),
+        "relationship": child.reporting.value,
+        "blocking": child.blocking,
+        "created_at": child.created_at,
     }
 
 

@@ -30,6 +30,7 @@ LEVELS: Mapping[str, Level | None] = {
     "POST /api/threads/{thread_id}/stop": Level.MEMBER,
     "POST /api/threads/{thread_id}/continue": Level.MEMBER,
     "POST /api/threads/{thread_id}/terminate": Level.MEMBER,
+    "GET /api/threads/{thread_id}/children": Level.VIEWER,
     "GET /api/threads/{thread_id}/questions": Level.VIEWER,
     "POST /api/threads/{thread_id}/questions/{question_id}/answer": Level.MEMBER,
     "POST /api/threads/{thread_id}/approvals/{approval_id}/decision": Level.MEMBER,

@@ -50,6 +50,8 @@ class Tool:
     run: Callable[[ThreadState, dict[str, Any]], Any]
     timeout_seconds: float = DEFAULT_TOOL_SECONDS
     on_retry: Literal["surface", "again"] = "surface"
+    by_the_turn: bool = False
+    """The turn plays its calls itself, as those that make and address children; `run` is never called."""
     requires_approval: bool | Callable[[dict[str, Any]], bool] = False
     """A call of it waits until a person allows it: always, or where this function of the arguments says so."""
 
@@ -144,6 +146,8 @@ class Agent:
     max_steps: int = DEFAULT_MAX_STEPS
     model_seconds: float = DEFAULT_MODEL_SECONDS
     kind: str = "ai_human"
+    subagents: Sequence[str] = ()
+    """Agents that this one may start by itself, with the tools `subagent_create` and `subagent_message`."""
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):

@@ -5,14 +5,15 @@ and renews the lease when 20 s of it or less remain. Safety never rests on it; t
 """
 
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import Command, Message, ModelSpent, Tokens
+from chalicelib.domain.model import Command, Head, Message, ModelSpent, Tokens
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.journal import Journal
+from chalicelib.engine.log import Log
 from chalicelib.engine.workers import Happening, Workers
 from chalicelib.ports import Clock, FileObjects, Models, Store
 
@@ -49,7 +50,13 @@ class Attempt:
     window: list[Message]
     """The newest messages as this attempt knows them."""
     arguments: Mapping[str, Any]
+    user: str | None
     tools: Mapping[str, Tool]
+    log: Log
+    agents: Collection[str]
+    """Names of the agents that there are."""
+    wake: Callable[[ThreadRef, Head | None, Head], None]
+    """Send the wake-up that a commit on another thread has named."""
     watched_at: float = field(default=0.0)
 
     def covers(self, seconds: float) -> bool:

@@ -7,12 +7,14 @@ is adopted, what has not started starts, what waits goes on waiting, what had st
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from chalicelib.domain import children as family
 from chalicelib.domain import entries, people, queueing, values
+from chalicelib.domain.children import Heard
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import InvalidRequest, NotFound
 from chalicelib.domain.events import Fact
@@ -20,6 +22,7 @@ from chalicelib.domain.limits import TOOL_RESULT_BYTES
 from chalicelib.domain.model import Call, Head, Outcome, Verdict
 from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft
+from chalicelib.engine import children
 from chalicelib.engine.asking import Asker, Question
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
 from chalicelib.engine.ending import completed_call, duration_ms, tell_results
@@ -27,6 +30,7 @@ from chalicelib.engine.files import Change, Shelf
 from chalicelib.engine.journal import then
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.planning import Begun, begin, candidates
+from chalicelib.engine.registry import reports
 from chalicelib.engine.run_files import Asked, RunFiles
 from chalicelib.engine.state import ThreadState
 from chalicelib.engine.workers import Flag, Returned
@@ -59,6 +63,8 @@ class Calling:
         self._step = step
         self.calls = {c.id: c for c in calls}
         self._running: dict[str, float] = {}
+        self._own: list[Call] = []
+        """Calls that the turn plays itself."""
         self._flags: dict[str, Flag] = {}
 
     def adopt(self) -> None:
@@ -67,7 +73,7 @@ class Calling:
         ended = []
         for call in [c for c in self.calls.values() if c.outcome is None and not c.waits]:
             tool = self._attempt.tools.get(call.name)
-            if tool is not None and call.ready:
+            if tool is not None and (call.ready or tool.by_the_turn):
                 continue
             if tool is None and not call.started_at:
                 ended.append(replace(call, outcome=Outcome.ERROR, result=GONE, ended_at=now))
@@ -80,6 +86,9 @@ class Calling:
         """Run all calls; the tool message is stored with the last result."""
         self._launch_started()
         while self._attempt.journal.head.open_calls:
+            if self._own:
+                self._perform()
+                continue
             if not self._running and not self._store([]):
                 if not all(call.waits for call in candidates(self._attempt, list(self.calls.values()))):
                     return Left.NO_TIME
@@ -94,27 +103,31 @@ class Calling:
     def _launch_started(self) -> None:
         for call in self.calls.values():
             runs = call.started_at and call.outcome is None and not call.waits and not call.ready
-            if runs and call.id not in self._running:
+            if runs and call.id not in self._running and call not in self._own:
                 self._launch(call)
 
     def _wait(self) -> bool:
-        """Every call whose turn it is waits for people: release the run until they have decided. False: they have by
-        now, or a message came in their place; go on.
+        """Every call whose turn it is waits, for people or for children: release the run until they have settled it.
+        False: they have by now, or a message came in their place; go on.
         """
+        if self._hear():
+            return False
 
         def decide(head: Head) -> Draft:
             self._look_at_waiting()
             waiting = [call for call in self.calls.values() if call.waits]
             if not waiting or any(call.ready for call in self.calls.values()):
                 raise _Unchanged
-            ids = tuple(call.waits for call in waiting)
+            ids = [call.waits for call in waiting if not family.is_reference(call.waits)]
             inquiries = self._attempt.store.open(self._attempt.ref, head=False, inquiries=ids).inquiries
-            now = self._attempt.clock.now()
+            now, on = self._attempt.clock.now(), tuple(call.waits for call in waiting)
+            if not inquiries:
+                return queueing.wait(head, queueing.AWAITING_CHILDREN, on, now=now)
             if head.free_pending:  # a message came in the place of decisions: it goes on with that
-                asked_by = [(inquiries[call.waits], call) for call in waiting]
+                asked_by = [(inquiries[call.waits], call) for call in waiting if call.waits in inquiries]
                 return people.resolve_all(head, asked_by, Decision(verdict=Verdict.SUPERSEDED), now)
             ends = [inquiry.expires_at for inquiry in inquiries.values() if inquiry.expires_at]
-            return queueing.wait(head, queueing.AWAITING_HUMAN, ids, now=now, due_at=min(ends, default=0))
+            return queueing.wait(head, queueing.AWAITING_HUMAN, on, now=now, due_at=min(ends, default=0))
 
         try:
             after = self._attempt.journal.write(decide, progress=True)
@@ -122,6 +135,21 @@ class Calling:
             return False
         self._look_at_waiting()
         return after.waiting is not None
+
+    def _perform(self) -> None:
+        """Play calls of the turn's own, and store what came of them."""
+        some, self._own = self._own[:RESULTS_A_WRITE], self._own[RESULTS_A_WRITE:]
+        order = list(self.calls)
+        played = [children.perform(self._attempt, call, order.index(call.id) + 1) for call in some]
+        self._store(played)
+
+    def _hear(self) -> bool:
+        """Take in what children have reported; a call that waited for one has its result. False: nothing was there."""
+        attempt = self._attempt
+        heard = reports(attempt.store, attempt.ref) if attempt.journal.head.children else []
+        if heard:
+            self._store(children.settled_calls(self.calls.values(), heard, attempt.clock.now()), heard)
+        return bool(heard)
 
     def _look_at_waiting(self) -> None:
         """What others have decided about calls that wait."""
@@ -131,6 +159,9 @@ class Calling:
 
     def _launch(self, call: Call) -> None:
         tool = self._attempt.tools[call.name]
+        if tool.by_the_turn:
+            self._own.append(call)
+            return
         self._attempt.journal.notes.begin(call)
         self._running[call.id] = self._attempt.clock.monotonic() + tool.timeout_seconds
         state = functools.partial(self._state, call)
@@ -186,6 +217,7 @@ class Calling:
             self._attempt.journal.write(lambda head: Draft(after=head))
         if asking and self._attempt.clock.monotonic() >= look_at:
             self._look_at_waiting()
+            self._hear()
         happened = [h for h in (first, *self._attempt.landed()) if isinstance(h, Returned | Asked | Question)]
         known = [h for h in happened if h.call_id in self._running]
         for asked in known:
@@ -244,8 +276,10 @@ class Calling:
         text = f"The tool gave no result in {seconds:g} s and was given up."
         return replace(call, outcome=Outcome.ERROR, result=text, ended_at=now)
 
-    def _store(self, ended: list[Call]) -> bool:
-        """Store results, start what may start next, tell all results once the last is there. False: nothing to do."""
+    def _store(self, ended: list[Call], heard: Sequence[Heard] = ()) -> bool:
+        """Store results (or what a call waits for), start what may start next, tell all results once the last is there;
+        with what children have reported. False: nothing to do.
+        """
         now = self._attempt.clock.now()
         whole, ended = ended, [_kept(c) for c in ended]
         artifacts = {
@@ -257,23 +291,26 @@ class Calling:
         begun = self._begin(merged, now)
         merged |= {c.id: c for c in begun.calls}
         complete = all(c.outcome is not None for c in merged.values())
-        if not ended and not begun.calls and not complete:
+        if not ended and not begun.calls and not complete and not heard:
             return False
+        name = f"{self._attempt.journal.run}.{self._attempt.journal.attempt}.{now}"
 
-        def decide(at: Head) -> Draft:
-            told = [fact for c in ended for fact in _told(at, c, artifacts.get(c.id), now)]
-            facts = (*told, *begun.facts)
+        def decide(head: Head) -> Draft:
+            hearing = family.hear(self._attempt.ref, head, heard, nonce=name, now=now)
+            return then(hearing, results)
+
+        def results(at: Head) -> Draft:
+            told = [fact for c in ended if c.outcome for fact in _told(at, c, artifacts.get(c.id), now)]
             finished = sum(1 for c in ended if c.outcome in (Outcome.OK, Outcome.ERROR))
             after = replace(at, run_calls=at.run_calls + finished)
-            logs = tuple(self._row(c, now) for c in ended if c.started_at)
-            draft = Draft(after=after, facts=facts, calls=(*ended, *begun.calls), inquiries=begun.inquiries, logs=logs)
+            logs = tuple(self._row(c, now) for c in ended if c.started_at and c.outcome)
+            stored = then(Draft(after=after, facts=tuple(told), calls=tuple(ended), logs=logs), begun.along)
             if not complete:
-                return draft
-            return then(
-                draft, lambda at: tell_results(self._attempt.ref, at, list(merged.values()), step=self._step, now=now)
-            )
+                return stored
+            every = list(merged.values())
+            return then(stored, lambda at: tell_results(self._attempt.ref, at, every, step=self._step, now=now))
 
-        self._attempt.journal.write(decide, progress=bool(ended))
+        self._attempt.journal.write(decide, progress=bool(ended or heard))
         self.calls = merged
         for call in ended:
             self._attempt.journal.notes.end(call.id)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from chalicelib.domain import children as family
 from chalicelib.domain import entries, people, queueing, values, wire
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
@@ -154,6 +155,7 @@ def close_calls(store: Store, ref: ThreadRef, head: Head, now: int) -> Draft:
     step, calls = open_calls(store, ref, head)
     asked_by = _asked_by(store, ref, calls)
     resolved = people.resolve_all(head, asked_by, Decision(verdict=Verdict.CANCELLED), now)
+    resolved = then(resolved, lambda at: _let_go(store, ref, at, calls, now))
     ended = {call.id: call for call in resolved.calls}
     facts = list(resolved.facts)
     for call in calls:
@@ -165,9 +167,23 @@ def close_calls(store: Store, ref: ThreadRef, head: Head, now: int) -> Draft:
     return then(closed, lambda at: tell_results(ref, at, results, step=step, now=now))
 
 
+def _let_go(store: Store, ref: ThreadRef, head: Head, calls: list[Call], now: int) -> Draft:
+    """Children that the calls of a run waited for are told as cancelled; the sweep ends them."""
+    names = [call.waits for call in calls if call.outcome is None and family.is_reference(call.waits)]
+    if not names:
+        return Draft(after=head)
+    rows = store.open(ref, head=False, children=names).children
+    given_up = [family.given_up(head, rows[name], now) for name in names]
+    return Draft(
+        after=replace(head, closing=True),
+        facts=tuple(fact for _, fact in given_up),
+        children=tuple(row for row, _ in given_up),
+    )
+
+
 def _asked_by(store: Store, ref: ThreadRef, calls: list[Call]) -> list[tuple[Inquiry, Call]]:
     """What is asked of people, with the calls that wait for it."""
-    waiting = [call for call in calls if call.outcome is None and call.waits]
+    waiting = [call for call in calls if call.outcome is None and call.waits and not family.is_reference(call.waits)]
     asked = store.open(ref, head=False, inquiries=[call.waits for call in waiting]).inquiries if waiting else {}
     return [(asked[call.waits], call) for call in waiting]
 

@@ -46,6 +46,9 @@ def then(first: Draft, decide: Decide) -> Draft:
         logs=first.logs + second.logs,
         values=first.values + second.values,
         inquiries=tuple({i.id: i for i in (*first.inquiries, *second.inquiries)}.values()),
+        children=tuple({c.reference: c for c in (*first.children, *second.children)}.values()),
+        heard=first.heard + second.heard,
+        report=second.report or first.report,
     )
 
 

@@ -5,17 +5,21 @@ An object that was put for a commit that never happened is unreachable and harml
 """
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import values
+from chalicelib.domain.errors import RetryLater
 from chalicelib.domain.events import HEAVY, Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import INLINE_EVENT_BYTES
 from chalicelib.domain.model import About, Head
 from chalicelib.domain.queueing import Draft
-from chalicelib.ports import Blobs, Commit, Committed, Moved, Remembered, Store
+from chalicelib.ports import Blobs, Commit, Committed, Moved, Queue, Remembered, Store, Upward
+
+log = logging.getLogger(__name__)
 
 #: What the envelope around `data` takes at most, so that the whole event stays within the inline limit.
 ENVELOPE_BYTES = 512
@@ -27,11 +31,26 @@ class Log:
 
     store: Store
     blobs: Blobs
+    queue: Queue
 
     def commit(self, commit: Commit) -> Committed | Moved:
-        """As `Store.commit`, with the large field of each large event put away before."""
+        """As `Store.commit`, with the large field of each large event put away before. What a child reports with it
+        wakes the parent.
+        """
         facts = tuple(self._slim(commit.ref, fact) for fact in commit.facts)
-        return self.store.commit(replace(commit, facts=facts))
+        result = self.store.commit(replace(commit, facts=facts))
+        if isinstance(result, Committed) and commit.upward and commit.upward.report:
+            self.wake_for(ThreadRef(commit.ref.org, commit.upward.parent), commit.upward.report.key)
+        return result
+
+    def wake_for(self, parent: ThreadRef, report: str) -> None:
+        """Say that there is something in a thread's inbox. If it cannot be said, the sweep finds the report."""
+        try:
+            head = self.store.open(parent).head
+            if head is not None and not head.deleted_at:
+                self.queue.wake(parent, epoch=head.epoch, number=head.wake, because=report)
+        except RetryLater:
+            log.warning("parent not woken; the sweep will", extra={"action": "wake_failed", "thread_id": parent.id})
 
     def _slim(self, ref: ThreadRef, fact: Fact) -> Fact:
         if not _is_large(fact):
@@ -60,6 +79,7 @@ def commit_of(
     write: str,
     about: About | None = None,
     remember: Remembered | None = None,
+    upward: Upward | None = None,
 ) -> Commit:
     """A draft as the transaction that makes it true."""
     return Commit(
@@ -77,10 +97,20 @@ def commit_of(
         logs=draft.logs,
         values=draft.values,
         inquiries=draft.inquiries,
+        children=draft.children,
+        heard=draft.heard,
+        upward=upward or _upward(draft),
         remember=remember,
         now=now,
         write=write,
     )
+
+
+def _upward(draft: Draft) -> Upward | None:
+    if draft.report is None:
+        return None
+    head = draft.after
+    return Upward(parent=head.parent, reference=head.reference, act="report", report=draft.report)
 
 
 def _is_large(fact: Fact) -> bool:

@@ -8,13 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from chalicelib.domain import children as family
 from chalicelib.domain import people, values
 from chalicelib.domain.events import Fact
-from chalicelib.domain.model import Call, Head, Inquiry, Outcome
+from chalicelib.domain.model import Call, Child, Head, Inquiry, Outcome
+from chalicelib.domain.queueing import Draft
+from chalicelib.engine import children
 from chalicelib.engine.agent import Tool
 from chalicelib.engine.attempt import Attempt
+from chalicelib.engine.ending import completed_call
 from chalicelib.engine.speech import AskedCall, Speech
 
+#: Children that one write registers: two rows each beside those of their calls, of at most 90 actions.
+CHILDREN_A_WRITE = 20
 CUT = "The answer was cut by the output limit, so this call did not run."
 
 
@@ -38,6 +44,21 @@ class Begun:
     calls: tuple[Call, ...] = ()
     facts: tuple[Fact, ...] = ()
     inquiries: tuple[Inquiry, ...] = ()
+    children: tuple[Child, ...] = ()
+
+    def plus(self, other: "Begun") -> "Begun":
+        """Both together."""
+        return Begun(
+            calls=self.calls + other.calls,
+            facts=self.facts + other.facts,
+            inquiries=self.inquiries + other.inquiries,
+            children=self.children + other.children,
+        )
+
+    def along(self, head: Head) -> Draft:
+        """The rows and facts as a draft on a head."""
+        after = replace(head, children=head.children + len(self.children))
+        return Draft(after=after, facts=self.facts, calls=self.calls, inquiries=self.inquiries, children=self.children)
 
 
 def plan(attempt: Attempt, speech: Speech, *, step: int, taken: frozenset[str], now: int) -> list[Planned]:
@@ -58,20 +79,35 @@ def candidates(attempt: Attempt, calls: list[Call]) -> list[Call]:
 
 def begin(attempt: Attempt, calls: list[Call], head: Head, now: int) -> Begun:
     """Start what may start now; what needs a person's word first asks for it. `calls`: all of the step, in order."""
-    started, facts, inquiries = [], [], []
+    begun = Begun()
     for call in candidates(attempt, calls):
         if call.waits or (call.started_at and not call.ready):
             continue
-        if not call.ready and attempt.tools[call.name].needs_approval(dict(call.arguments)):
-            approval_id = attempt.ref.approval(call.run, call.step, calls.index(call) + 1)
-            inquiry = people.approval_of(call, approval_id, now)
-            started.append(replace(call, waits=inquiry.id))
-            inquiries.append(inquiry)
-            facts.append(people.asked(head, inquiry))
-        elif attempt.covers(attempt.tools[call.name].timeout_seconds):
-            started.append(replace(call, started_at=call.started_at or now, ready=False))
-            facts += [] if call.started_at else [_started(head, call, now)]
-    return Begun(calls=tuple(started), facts=tuple(facts), inquiries=tuple(inquiries))
+        tool, position = attempt.tools[call.name], calls.index(call) + 1
+        if not call.ready and tool.needs_approval(dict(call.arguments)):
+            begun = begun.plus(_asking(attempt, call, position, head, now))
+        elif attempt.covers(tool.timeout_seconds) and len(begun.children) < CHILDREN_A_WRITE:
+            begun = begun.plus(_starting(attempt, call, position, head, now, made=len(begun.children)))
+    return begun
+
+
+def _asking(attempt: Attempt, call: Call, position: int, head: Head, now: int) -> Begun:
+    inquiry = people.approval_of(call, attempt.ref.approval(call.run, call.step, position), now)
+    return Begun(calls=(replace(call, waits=inquiry.id),), facts=(people.asked(head, inquiry),), inquiries=(inquiry,))
+
+
+def _starting(attempt: Attempt, call: Call, position: int, head: Head, now: int, *, made: int) -> Begun:
+    """A call that starts, and the child that it makes. `made`: children of the same write."""
+    child = children.plan(attempt, call, position, now, made=made) if attempt.tools[call.name].by_the_turn else None
+    if isinstance(child, str):
+        refused = replace(call, outcome=Outcome.ERROR, result=child, ended_at=now)
+        return Begun(calls=(refused,), facts=(completed_call(head, refused, now),))
+    started = replace(call, started_at=call.started_at or now, ready=False)
+    facts = () if call.started_at else (_started(head, call, now),)
+    if child is None:
+        return Begun(calls=(started,), facts=facts)
+    told = family.started(attempt.ref, child, head, now)
+    return Begun(calls=(started,), facts=(*facts, told), children=(child,))
 
 
 def _started(head: Head, call: Call, now: int) -> Fact:

@@ -8,7 +8,9 @@ can be taken up at any boundary by another attempt; what an attempt knows beyond
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from chalicelib.domain import children as family
 from chalicelib.domain import queueing
+from chalicelib.domain.children import Heard
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
@@ -19,6 +21,7 @@ from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
 from chalicelib.engine.journal import CallIdsTaken, CancelSeen, then
+from chalicelib.engine.registry import reports
 from chalicelib.engine.speech import Speech
 
 #: Pending joins that one write takes in: three actions each in a transaction of at most 90 (design section 4.4).
@@ -130,6 +133,18 @@ class Turn:
         while self._joins(self.attempt.journal.head):
             self.attempt.journal.write(self._take_in, progress=True)
         self.bound_taken = True
+        while heard := self._reports():
+            self._hear(heard)
+
+    def _reports(self) -> list[Heard]:
+        """What children have reported: a thread that never made one does not look."""
+        attempt = self.attempt
+        return reports(attempt.store, attempt.ref) if attempt.journal.head.children else []
+
+    def _hear(self, heard: list[Heard]) -> None:
+        attempt, now = self.attempt, self.attempt.clock.now()
+        nonce = f"{attempt.journal.run}.{attempt.journal.attempt}.{now}"
+        attempt.journal.write(lambda head: family.hear(attempt.ref, head, heard, nonce=nonce, now=now), progress=True)
 
     def _take_in(self, head: Head) -> Draft:
         waiting = self._joins(head)
@@ -185,23 +200,25 @@ class Turn:
         planned = planning.plan(attempt, speech, step=step, taken=taken, now=now)
         begun = planning.begin(attempt, [p.call for p in planned], attempt.journal.head, now)
         calls = {c.id: c for c in [*(p.call for p in planned), *begun.calls]}
+        spoken_to = not planned and family.wakes(self._reports())
         ended = False
 
         def decide(head: Head) -> Draft:
             nonlocal ended
             draft = answering.stored(head, now, {p.ref: p.part for p in planned})
             if planned:
-                closed = (ending.completed_call(head, c, now) for c in calls.values() if c.outcome is not None)
-                draft = replace(
-                    draft,
-                    new_calls=tuple(calls.values()),
-                    inquiries=begun.inquiries,
-                    facts=(*draft.facts, *closed, *begun.facts),
-                )
-            ended = not planned and not head.free_pending
+                closed = tuple(ending.completed_call(head, p.call, now) for p in planned if p.call.outcome is not None)
+                started = then(replace(draft, facts=draft.facts + closed), begun.along)
+                draft = replace(started, new_calls=tuple(calls.values()), calls=())
+            ended = not planned and not head.free_pending and not spoken_to
             if not ended:
                 return draft
-            done = Ending(status=RunStatus.COMPLETED, reason="stop_on_response", label=_label(speech.text))
+            done = Ending(
+                status=RunStatus.COMPLETED,
+                reason="stop_on_response",
+                label=_label(speech.text),
+                answer=family.cut_result(speech.text),
+            )
             return then(draft, lambda at: self._ending(at, done))
 
         attempt.journal.write(decide, progress=True, ending=False)

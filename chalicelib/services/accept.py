@@ -21,7 +21,6 @@ from chalicelib.domain.commands import (
     Say,
 )
 from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueFull, ThreadTerminated
-from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import About, Command, Head
 from chalicelib.domain.queueing import Ask, Draft
@@ -50,7 +49,8 @@ class Accept:
         about = About(title=ask.title, tags=ask.tags, arguments=ask.arguments, user=ask.user)
         now = self.appender.clock.now()
         nonce = self.appender.ids.token()
-        draft = _created(ref, ask, about, now)
+        head = Head(rev=0, agent=ask.agent, created_at=now, active_at=now, since=now)
+        draft = queueing.create(head, about, now)
         if ask.message is not None:
             first = Ask(
                 content=_content(ask.message),
@@ -194,13 +194,6 @@ def present(store: Store, ref: ThreadRef, head: Head, command: Command) -> dict[
         "command": wire.command_body(ref, command, head),
         "run": wire.run_body(ref, run, head) if command.run else None,
     }
-
-
-def _created(ref: ThreadRef, ask: CreateThread, about: About, now: int) -> Draft:
-    head = Head(rev=0, agent=ask.agent, created_at=now, active_at=now, since=now)
-    title = {"title": about.title} if about.title is not None else {}
-    data = {"agent": ask.agent, **title, "arguments": dict(about.arguments)}
-    return Draft(after=head, facts=(Fact(type="thread.created", data=data, at=now),))
 
 
 def _content(say: Say) -> tuple[Part, ...]:

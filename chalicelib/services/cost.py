@@ -6,7 +6,7 @@ the length of the thread. It is of one moment: the head names the run whose row 
 in flight has used since.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -14,10 +14,12 @@ from typing import Any
 from chalicelib.domain import costs
 from chalicelib.domain.commands import Principal
 from chalicelib.domain.entries import PICO
+from chalicelib.domain.errors import NotFound
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import Head, ModelSpent
+from chalicelib.domain.model import ChildKind, Head, ModelSpent
+from chalicelib.engine.registry import registry
 from chalicelib.ports import Store
-from chalicelib.services.appending import alive, known
+from chalicelib.services.appending import known
 
 MICRO = 10**6
 
@@ -29,12 +31,47 @@ class Cost:
     store: Store
 
     def thread_cost(self, p: Principal, thread_id: str) -> dict[str, Any]:
-        """Totals, lines of models, and a row for each thread of the tree."""
+        """Totals and lines of models over the tree, and a row for each thread of it."""
         ref = known(p.org, thread_id)
+        own = self._of(ref)
+        if own is None:
+            raise NotFound
+        parts = [own, *self._below(ref, own)]
+        lines = costs.together([line for part in parts for line in part.lines])
+        app_cost = sum(part.app_cost for part in parts)
+        return {
+            **_totals(lines, app_cost),
+            "models": [_line(line) for line in lines],
+            "threads": [{"thread_id": part.ref.id, **_totals(part.lines, part.app_cost)} for part in parts],
+        }
+
+    def _of(self, ref: ThreadRef) -> "_Part | None":
+        """What one thread has cost by itself; None for a child that was never made, or is gone."""
         opened = self.store.open(ref, spent=True)
-        lines = spent_on_models(self.store, ref, alive(opened.head))
-        totals = _totals(lines, opened.app_cost)
-        return {**totals, "models": [_line(line) for line in lines], "threads": [{"thread_id": ref.id, **totals}]}
+        if opened.head is None or opened.head.deleted_at:
+            return None
+        lines = spent_on_models(self.store, ref, opened.head)
+        return _Part(ref=ref, lines=lines, app_cost=opened.app_cost, has_children=opened.head.children > 0)
+
+    def _below(self, ref: ThreadRef, part: "_Part") -> Iterator["_Part"]:
+        """The threads below one, each before its own children."""
+        if not part.has_children:
+            return
+        for child in registry(self.store, ref):
+            below = ThreadRef(ref.org, child.token)
+            if child.kind is ChildKind.THREAD and (found := self._of(below)) is not None:
+                yield found
+                yield from self._below(below, found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """One thread of the tree."""
+
+    ref: ThreadRef
+    lines: tuple[ModelSpent, ...]
+    app_cost: int
+    has_children: bool
 
 
 def spent_on_models(store: Store, ref: ThreadRef, head: Head) -> tuple[ModelSpent, ...]:

@@ -23,6 +23,7 @@ from chalicelib.services.appending import alive, known
 SCANNED_THREADS = 500
 #: Messages that one read brings: a message may have 256 KB, a page has at most 1 MB.
 ROWS_A_READ = 16
+CHILDREN_SHOWN = 50  # spec section 3, a thread
 #: A long poll looks at the head this often: soon after it began, then more rarely (seconds).
 FIRST_POLL_SECONDS = 0.04
 LONGEST_POLL_SECONDS = 0.4
@@ -43,7 +44,9 @@ class Read:
         ref = known(p.org, thread_id)
         opened = self.store.open(ref, about=True)
         head = alive(opened.head)
-        body = wire.thread_body(ref, head, _about(opened.about))
+        newest = self.store.children(ref, limit=CHILDREN_SHOWN, descending=True) if head.children else []
+        children = [wire.child_body(ref, row) for row in newest]
+        body = wire.thread_body(ref, head, _about(opened.about), children)
         if "messages" in include:
             body["messages"] = _part(self._messages(ref, head, False, False, LIST_DEFAULT, None))
         if "runs" in include:
@@ -51,6 +54,14 @@ class Read:
         if "steps" in include:
             body["steps"] = {"items": self._first_steps(ref, head), "position": None}
         return body
+
+    def children(self, p: Principal, thread_id: str, *, limit: int, position: Any) -> Page:
+        """Rows of the registry, newest first."""
+        ref = known(p.org, thread_id)
+        alive(self.store.open(ref).head)
+        rows = self.store.children(ref, after=position or "", limit=limit + 1, descending=True)
+        items = [wire.child_body(ref, row) for row in rows[:limit]]
+        return Page(items=items, next=rows[limit - 1].reference if len(rows) > limit else None)
 
     def threads(
         self,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, RunStatus
-from chalicelib.domain.queueing import CANCEL_GRACE, WAKE_GRACE, Ending, StaleHead, cancel_reason
+from chalicelib.domain.queueing import AWAITING_CHILDREN, CANCEL_GRACE, WAKE_GRACE, Ending, StaleHead, cancel_reason
 from chalicelib.engine import ending
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import DUE_SHARDS, Committed, Store
 from chalicelib.services.appending import Appender
+from chalicelib.services.family import Family
 from chalicelib.services.people import People
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Sweep:
     store: Store
     appender: Appender
     people: People
+    family: Family
 
     def run(self) -> int:
         """Look at everything that is due; answers how many threads were. A second run finds less, and wakes none
@@ -47,9 +49,13 @@ class Sweep:
     def _look(self, ref: ThreadRef) -> None:
         now = self.appender.clock.now()
         head = self.store.open(ref).head
-        if head is None or not head.due_at or head.due_at > now:
+        if head is None:
             return
-        if head.deleted_at or not head.run:
+        if head.closing:
+            self.family.close(ref)
+        if not head.due_at or head.due_at > now:
+            self._wake_for_inbox(ref, head, now)
+        elif head.deleted_at or not head.run:
             self.store.claim(ref, rev=head.rev, due_at=0, wake=False, epoch=False)
         elif head.waiting:
             self.people.expire(ref, head)
@@ -59,6 +65,12 @@ class Sweep:
             self.store.claim(ref, rev=head.rev, due_at=_end_of_patience(head), wake=False, epoch=False)
         else:
             self._wake(ref, head, now)
+
+    def _wake_for_inbox(self, ref: ThreadRef, head: Head, now: int) -> None:
+        """Something in the inbox was due. Whoever works on the thread hears it; nobody else does without a wake-up."""
+        resting = not head.run or head.waiting == AWAITING_CHILDREN
+        if resting and head.children and not head.deleted_at:
+            self.appender.log.wake_for(ref, f"sweep {now}")
 
     def _wake(self, ref: ThreadRef, head: Head, now: int) -> None:
         """Nobody works on the run: name a new wake-up and send it, in a new epoch. A runner that died holds the old

@@ -12,7 +12,7 @@ from typing import Any
 from chalicelib.domain.errors import LeaseLost, RetryLater
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, Tokens
-from chalicelib.engine import context
+from chalicelib.engine import children, context
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.attempt import LEASE_SECONDS, MICROS, RESERVE_SECONDS, Attempt
 from chalicelib.engine.journal import Journal
@@ -20,6 +20,7 @@ from chalicelib.engine.turn import Result, Turn
 from chalicelib.engine.workers import Workers
 from chalicelib.ports import FileObjects, Models, Store
 from chalicelib.services.appending import Appender
+from chalicelib.services.hear import Hear
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +37,11 @@ class TakeTurn:
     price: Callable[[str, Tokens], int | None]
     default_model: str
     version: str
+    hear: Hear
 
     def run(self, ref: ThreadRef, remaining: Callable[[], float]) -> None:
         """Work on a thread until it has no more work or the invocation's time is over. Raises RetryLater."""
-        head = self._take(ref)
+        head = self._take(ref) or self._hear(ref)
         while head is not None:
             if self._play(ref, *head, remaining) is Result.HANDED_OVER:
                 return
@@ -58,11 +60,20 @@ class TakeTurn:
         head, mine = self.store.take(ref, now=now, until=until, nonce=nonce, takeover=True)
         return (head, True) if mine and head is not None else None
 
+    def _hear(self, ref: ThreadRef, head: Head | None = None) -> tuple[Head, bool] | None:
+        """The run that reports of children have started or resumed."""
+        head = head or self.store.open(ref).head
+        if head is None or not head.children or not self.hear.run(ref, head):
+            return None
+        return self._take(ref)
+
     def _look_again(self, ref: ThreadRef, remaining: Callable[[], float]) -> tuple[Head, bool] | None:
         """After every release: is there work that came while the lease was ours? (design section 4.5)"""
         head = self.store.open(ref).head
-        if head is None or not head.run or head.waiting or head.leased(self.appender.clock.now()):
+        if head is None or head.leased(self.appender.clock.now()):
             return None
+        if not head.run or head.waiting:
+            return self._hear(ref, head)
         if remaining() < RESERVE_SECONDS * 2:
             self.appender.wake(ref, None, head)
             return None
@@ -105,7 +116,7 @@ class TakeTurn:
         assert about is not None, "a thread is created with its about row"
         agent = self.agents.get(head.agent) or _missing(head.agent)
         arguments = dict(about.arguments)
-        tools, fault = _tools(agent, arguments)
+        tools, fault = _tools(agent, arguments, self.agents)
         attempt = Attempt(
             ref=ref,
             journal=Journal(log=self.appender.log, clock=self.appender.clock, ref=ref, head=head),
@@ -123,7 +134,11 @@ class TakeTurn:
             balance=opened.commands[head.balance_at].balance if head.balance_at else (),
             window=[opened.messages[place] for place in places if place in opened.messages],
             arguments=arguments,
+            user=about.user,
             tools=tools,
+            log=self.appender.log,
+            agents=self.agents,
+            wake=self.appender.wake,
             watched_at=self.appender.clock.monotonic(),
         )
         return Turn(attempt=attempt, recovered=recovered), fault
@@ -134,9 +149,12 @@ def _rows(head: Head) -> list[int]:
     return [number for number in (head.run, head.balance_at) if number]
 
 
-def _tools(agent: Agent, arguments: Mapping[str, Any]) -> tuple[dict[str, Tool], str | None]:
+def _tools(
+    agent: Agent, arguments: Mapping[str, Any], agents: Mapping[str, Agent]
+) -> tuple[dict[str, Tool], str | None]:
     try:
-        return {tool.name: tool for tool in agent.tools_for(arguments)}, None
+        tools = [*agent.tools_for(arguments), *children.tools_of(agent)]
+        return {tool.name: tool for tool in tools if children.is_available(tool, agents)}, None
     except Exception as error:  # tools that depend on arguments are the author's code: their fault is the run's failure
         log.exception("tools failed", extra={"action": "tools_failed", "agent": agent.name})
         return {}, f"The tools of agent {agent.name} could not be made: {error}"

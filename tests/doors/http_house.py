@@ -175,6 +175,10 @@ class CardboardHouse:
         parts = {name: {**part, "run_id": "run_1"} if name == "steps" else part for name in include}
         return {"id": thread_id, "title": None, **parts}
 
+    def children(self, p: Principal, thread_id: str, /, *, limit: int, position: Any) -> Page:
+        self._note("children", p, thread_id, limit, position)
+        return self.page
+
     def threads(
         self,
         p: Principal,

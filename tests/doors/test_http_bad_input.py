@@ -54,6 +54,7 @@ LISTS = [
     FILES,
     LIST_LOGS,
     QUESTIONS,
+    "GET /threads/{thread_id}/children",
 ]
 
 # What is wrong with the bytes, for every route that may have a body; and where the answer must say it is.

@@ -72,6 +72,7 @@ class Read(Protocol):
     """Views. A position is what an earlier `Page.next` held, None for the first page."""
 
     def thread(self, p: Principal, thread_id: str, include: frozenset[str], /) -> Json: ...
+    def children(self, p: Principal, thread_id: str, /, *, limit: int, position: Json) -> Page: ...
     def threads(
         self,
         p: Principal,

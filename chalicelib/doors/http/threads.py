@@ -52,6 +52,15 @@ def patch_thread(thread_id: str) -> Response:
     return Response(body=x.house.edit.patch_thread(x.principal, thread_id, ask))
 
 
+@routes.route("/threads/{thread_id}/children", methods=["GET"])
+def list_children(thread_id: str) -> Response:
+    """The registry of the thread: child threads and child sessions, newest first."""
+    x = current()
+    scope = x.scope("children", thread_id)
+    page = x.house.read.children(x.principal, thread_id, limit=x.query.limit(), position=x.position(scope))
+    return x.page(scope, page)
+
+
 def _first_page(x: Exchange, name: str, thread_id: str, part: dict[str, Any]) -> dict[str, Any]:
     """A part with the cursor that its own list route takes; the lane of steps is a list of its run."""
     inside = part.get("run_id") or thread_id if name == "steps" else thread_id
