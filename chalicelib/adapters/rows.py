@@ -5,6 +5,7 @@ because the head is written by every transaction and stays below 1 KB (I11).
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from chalicelib.adapters import keys
@@ -79,6 +80,10 @@ def _balance(lines: list[list[Any]]) -> tuple[ModelSpent, ...]:
     return tuple(ModelSpent(**dict(zip(_LINE, line, strict=True))) for line in lines)
 
 
+def _child(row: dict[str, Any]) -> Child:
+    return Child(**{**row, "kind": ChildKind(row["kind"]), "reporting": Reporting(row["reporting"])})
+
+
 def _parts(value: Any) -> Any:
     return None if value is None else tuple(value)
 
@@ -113,6 +118,7 @@ HEAD = (
     _tokens("run_usage", "ru"),
     number("open_message", "om"),
     number("open_calls", "oc"),
+    number("parked", "pk_run"),
     text("waiting", "wt", None),
     number("stalls", "sl"),
     number("cancel", "ca"),
@@ -170,6 +176,8 @@ COMMAND = (
     packed("error", "error", None),
     text("label", "label", None),
     number("cancelled_by", "cancelled_by"),
+    packed("session", "session", None, _child, asdict),
+    packed("parked", "parked", None),
 )
 
 MESSAGE = (
@@ -237,6 +245,8 @@ CHILD = (
     choice("reporting", "reporting", Reporting, Reporting.IMPLICIT),
     flag("blocking", "blocking"),
     flag("resumable", "resumable"),
+    text("key", "key", ""),
+    packed("result", "result", None),
     flag("muted", "muted"),
     number("created_at", "created_at", ...),
 )

@@ -45,4 +45,5 @@ scripted = Agent(
     model="scripted:script",
     tools=_tools,
     subagents=("scripted",),
+    child_sessions=True,
 )

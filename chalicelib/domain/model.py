@@ -144,6 +144,8 @@ class Head:
     open_calls: int = 0
     """Place of the answer whose tool calls do not all have results yet. The place behind it is kept for the results,
     so that nothing that others place meanwhile comes between."""
+    parked: int = 0
+    """Number of the run that waits for child sessions: one of them is in flight in its place."""
     waiting: str | None = None
     """Why the run in flight waits (spec section 4): it holds no lease and nobody may take one. None: it does not."""
     stalls: int = 0
@@ -191,6 +193,53 @@ class About:
     """Of a child: `thread_id`, `reference_id` and `name`, as the thread's body shows them."""
 
 
+class ChildKind(StrEnum):
+    """What a child is (spec section 1)."""
+
+    THREAD = "thread"
+    SESSION = "session"
+
+
+class Reporting(StrEnum):
+    """How the outcome of a child reaches its parent (spec section 10)."""
+
+    IMPLICIT = "implicit"
+    EXPLICIT = "explicit"
+
+
+RUNNING = "running"
+"""Status of a child that is at work; any other says how it ended, or rests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    """A row of a thread's registry. Whoever moves `status` away from `running` decides what the parent is told."""
+
+    reference: str
+    kind: ChildKind
+    token: str = ""
+    """Of a child thread."""
+    run: int = 0
+    """Of a session."""
+    call_id: str
+    """The call that made it: a blocking one waits for it."""
+    agent: str = ""
+    name: str
+    title: str | None = None
+    status: str = RUNNING
+    label: str | None = None
+    reporting: Reporting = Reporting.IMPLICIT
+    blocking: bool = False
+    resumable: bool = False
+    key: str = ""
+    """Of a session: what its maker calls it, so that asked for twice it is made once."""
+    result: Any = None
+    """Of a session that has ended: what it said."""
+    muted: bool = False
+    """The parent has closed it by itself and told so: what comes from it later is not heard."""
+    created_at: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """A command and, for a run.create of its own, its run: one row."""
@@ -234,6 +283,10 @@ class Command:
     """Label of its `done` step."""
     cancelled_by: int = 0
     """Number of the run.cancel command that ended it, so that a later cancel answers the same command."""
+    session: Child | None = None
+    """Of a child session: its row in the registry, as it was made."""
+    parked: Mapping[str, Any] | None = None
+    """While the run waits for child sessions: its part of the head, and what it waits for (`domain.sessions`)."""
 
     @property
     def is_run(self) -> bool:
@@ -306,49 +359,6 @@ class Call:
     """It was answered, or allowed, and has not been run since: it may start (again)."""
     answers: tuple[Any, ...] = ()
     """Answers to its questions so far, in the order in which it asked."""
-
-
-class ChildKind(StrEnum):
-    """What a child is (spec section 1)."""
-
-    THREAD = "thread"
-    SESSION = "session"
-
-
-class Reporting(StrEnum):
-    """How the outcome of a child reaches its parent (spec section 10)."""
-
-    IMPLICIT = "implicit"
-    EXPLICIT = "explicit"
-
-
-RUNNING = "running"
-"""Status of a child that is at work; any other says how it ended, or rests."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Child:
-    """A row of a thread's registry. Whoever moves `status` away from `running` decides what the parent is told."""
-
-    reference: str
-    kind: ChildKind
-    token: str = ""
-    """Of a child thread."""
-    run: int = 0
-    """Of a session."""
-    call_id: str
-    """The call that made it: a blocking one waits for it."""
-    agent: str = ""
-    name: str
-    title: str | None = None
-    status: str = RUNNING
-    label: str | None = None
-    reporting: Reporting = Reporting.IMPLICIT
-    blocking: bool = False
-    resumable: bool = False
-    muted: bool = False
-    """The parent has closed it by itself and told so: what comes from it later is not heard."""
-    created_at: int
 
 
 class ReportKind(StrEnum):

@@ -9,7 +9,7 @@ number and so its place among what is queued; the joins behind it are bound to i
 (`Command.joins`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,6 +92,8 @@ class Ask:
     model: str | None = None
     key: str | None = None
     nonce: str
+    session: Child | None = None
+    """Of a child session: its row in the registry."""
     silent: bool = False
     """Only stored, in the context of the next model step: it starts nothing and joins nothing."""
 
@@ -141,6 +143,7 @@ def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
         agent=head.agent,
         model=ask.model,
         parent=ask.parent,
+        session=ask.session,
     )
     head = replace(head, commands=number, active_at=max(now, head.active_at + 1))
     if joins:
@@ -154,7 +157,7 @@ def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
     if head.run:
         after, status = change_state(_with_queued(head, number), State.RUNNING, head.reason, now)
         return Draft(after=after, facts=(*facts, *status), commands=(command,))
-    head, status = change_state(_in_flight(head, number, now), State.RUNNING, head.reason, now)
+    head, status = change_state(in_flight(head, number, now), State.RUNNING, head.reason, now)
     return Draft(after=head, facts=(*facts, *status), commands=(command,))
 
 
@@ -256,8 +259,11 @@ def end(
     first_queued: int,
     now: int,
     balance: tuple[ModelSpent, ...] = (),
+    follow: Callable[[Head], Draft] | None = None,
 ) -> Draft:
     """The run in flight ends; the same write promotes the oldest join it leaves behind and names the next run.
+
+    `follow` names it where another run is parked (`domain.sessions`), on the head without a run in flight.
 
     `balance` is what stands on the row of the run that ended last (`Head.balance_at`).
 
@@ -291,10 +297,15 @@ def end(
         rows.append(own)
         facts += _run_queued(ref, own, now)
         after = _with_promoted(replace(after, free_pending=0, free_from=after.commands + 1), own)
+    sessions, told = _session_over(row, result_of(ending), now)
+    facts += told
+    if follow is not None:
+        named = follow(_no_run(after))
+        return replace(named, facts=(*facts, *named.facts), commands=(*rows, *named.commands), children=sessions)
     waiting = {head.first_queued, first_queued, promoted.number if promoted else 0} - {0}
     after, status = _name_next(after, waiting, ending, now)
     report = None if after.run else _report(after, row, ending, now)
-    return Draft(after=after, facts=(*facts, *status), commands=tuple(rows), report=report)
+    return Draft(after=after, facts=(*facts, *status), commands=tuple(rows), children=sessions, report=report)
 
 
 def end_queued(
@@ -311,12 +322,18 @@ def end_queued(
     becomes a run in its place. `first_queued`: the queue's new first, the promoted one not counted.
     """
     row, messages, facts = withdraw_run(ref, head, command, reason=reason, now=now)
+    sessions, told = _session_over(row, None, now)
     after = replace(head, queued=head.queued - 1, first_queued=first_queued, messages=head.messages + len(messages))
+    ended = Draft(after=after, facts=(*facts, *told), commands=(row,), messages=messages, children=sessions)
     if promoted is None:
-        return Draft(after=after, facts=facts, commands=(row,), messages=messages)
+        return ended
     own = promote(promoted, command.joins)
-    after = _with_promoted(after, own)
-    return Draft(after=after, facts=(*facts, *_run_queued(ref, own, now)), commands=(row, own), messages=messages)
+    return replace(
+        ended,
+        after=_with_promoted(after, own),
+        facts=(*ended.facts, *_run_queued(ref, own, now)),
+        commands=(row, own),
+    )
 
 
 def withdraw_run(
@@ -344,6 +361,7 @@ def withdraw_all(ref: ThreadRef, head: Head, commands: tuple[Command, ...], *, r
     rows: list[Command] = []
     messages: list[Message] = []
     facts: list[Fact] = []
+    sessions: list[Child] = []
     at = head
     for command in commands:
         if command.is_pending_join:
@@ -354,8 +372,10 @@ def withdraw_all(ref: ThreadRef, head: Head, commands: tuple[Command, ...], *, r
             facts.append(Fact(type="message.completed", data={"message": wire.message_body(ref, message)}, at=now))
         else:
             row, placed, told = withdraw_run(ref, at, command, reason=reason, now=now)
+            over, of_session = _session_over(row, None, now)
             rows.append(row)
-            facts += told
+            facts += (*told, *of_session)
+            sessions += over
         messages += placed
         at = replace(at, messages=at.messages + len(placed))
     joins = sum(1 for c in commands if c.is_pending_join)
@@ -370,7 +390,13 @@ def withdraw_all(ref: ThreadRef, head: Head, commands: tuple[Command, ...], *, r
         first_pending=head.first_pending if pending else 0,
         free_pending=head.free_pending - free,
     )
-    return Draft(after=after, facts=tuple(facts), commands=tuple(rows), messages=tuple(messages))
+    return Draft(
+        after=after,
+        facts=tuple(facts),
+        commands=tuple(rows),
+        messages=tuple(messages),
+        children=tuple(sessions),
+    )
 
 
 def wait(head: Head, reason: str, on: tuple[str, ...], *, now: int, due_at: int = 0) -> Draft:
@@ -461,8 +487,10 @@ def _with_pending(head: Head, number: int) -> Head:
 
 
 def free_joins(head: Head) -> tuple[tuple[int, int], ...]:
-    """The range of the joins that are bound to no queued run: the run in flight takes them in, or leaves them."""
-    return ((head.free_from, head.commands),) if head.free_pending else ()
+    """The range of the joins that are bound to no queued run: the run in flight takes them in, or leaves them. While a
+    run is parked they wait for that one.
+    """
+    return ((head.free_from, head.commands),) if head.free_pending and not head.parked else ()
 
 
 def _with_promoted(head: Head, own: Command) -> Head:
@@ -481,7 +509,7 @@ def _with_queued(head: Head, number: int) -> Head:
     return replace(head, queued=head.queued + 1, first_queued=first)
 
 
-def _in_flight(head: Head, number: int, now: int) -> Head:
+def in_flight(head: Head, number: int, now: int) -> Head:
     """Name the run in flight; whoever takes the lease next works on it. The wake-up follows from this row."""
     free = _no_run(head)
     return replace(free, run=number, wake=head.wake + 1, due_at=free.due_at or now + WAKE_GRACE)
@@ -520,7 +548,22 @@ def _name_next(head: Head, waiting: set[int], ending: Ending, now: int) -> tuple
     if head.queued > 1 and not follows:
         raise StaleHead
     after = replace(head, queued=head.queued - 1, first_queued=min(follows) if head.queued > 1 else 0)
-    return _in_flight(after, head.first_queued, now), ()
+    return in_flight(after, head.first_queued, now), ()
+
+
+def _session_over(row: Command, result: Any, now: int) -> tuple[tuple[Child, ...], tuple[Fact, ...]]:
+    """A run that was a child session has ended: its row of the registry, and what tells the thread."""
+    if row.session is None:
+        return (), ()
+    data: dict[str, Any] = {"reference_id": row.session.reference, "outcome": row.status.value}
+    data |= {"result": result} if result is not None else {}
+    over = replace(row.session, status=row.status.value, result=result)
+    return (over,), (Fact(type="child.completed", data=data, at=now),)
+
+
+def result_of(ending: Ending) -> Any:
+    """What a run has come to, for whoever waits for it."""
+    return (ending.error or {}).get("detail") if ending.status is RunStatus.FAILED else ending.answer
 
 
 def _report(head: Head, row: Command, ending: Ending, now: int) -> Report | None:

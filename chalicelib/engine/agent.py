@@ -148,6 +148,8 @@ class Agent:
     kind: str = "ai_human"
     subagents: Sequence[str] = ()
     """Agents that this one may start by itself, with the tools `subagent_create` and `subagent_message`."""
+    child_sessions: bool = False
+    """It may place sessions on its own thread, with the tools `child_session_create`, `_list`, `_events`, `_gather`."""
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):

@@ -22,10 +22,11 @@ from chalicelib.domain.limits import TOOL_RESULT_BYTES
 from chalicelib.domain.model import Call, Head, Outcome, Verdict
 from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft
-from chalicelib.engine import children
+from chalicelib.domain.sessions import GATHER, park
+from chalicelib.engine import children, sessions
 from chalicelib.engine.asking import Asker, Question
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
-from chalicelib.engine.ending import completed_call, duration_ms, tell_results
+from chalicelib.engine.ending import completed_call, duration_ms, next_session, tell_results
 from chalicelib.engine.files import Change, Shelf
 from chalicelib.engine.journal import then
 from chalicelib.engine.notes import Notebook
@@ -110,7 +111,7 @@ class Calling:
         """Every call whose turn it is waits, for people or for children: release the run until they have settled it.
         False: they have by now, or a message came in their place; go on.
         """
-        if self._hear():
+        if self._hear() or self._gather():
             return False
 
         def decide(head: Head) -> Draft:
@@ -118,6 +119,9 @@ class Calling:
             waiting = [call for call in self.calls.values() if call.waits]
             if not waiting or any(call.ready for call in self.calls.values()):
                 raise _Unchanged
+            if all(call.waits == GATHER for call in waiting):
+                return self._parked(head, waiting)
+            waiting = [call for call in waiting if call.waits != GATHER]
             ids = [call.waits for call in waiting if not family.is_reference(call.waits)]
             inquiries = self._attempt.store.open(self._attempt.ref, head=False, inquiries=ids).inquiries
             now, on = self._attempt.clock.now(), tuple(call.waits for call in waiting)
@@ -134,7 +138,25 @@ class Calling:
         except _Unchanged:
             return False
         self._look_at_waiting()
-        return after.waiting is not None
+        return after.waiting is not None or after.run != self._attempt.journal.run
+
+    def _gather(self) -> bool:
+        """Settle the calls whose sessions have all ended by now. False: there is none."""
+        gathering = [call for call in self.calls.values() if call.waits == GATHER]
+        settled = [done for call in gathering if (done := sessions.gathered(self._attempt, call)) is not None]
+        if settled:
+            self._store(settled)
+        return bool(settled)
+
+    def _parked(self, head: Head, gathering: list[Call]) -> Draft:
+        """The run makes room for the sessions that it gathers, until they have ended."""
+        attempt = self._attempt
+        references, runs = sessions.runs_of(attempt, gathering)
+        then_goes = next_session(attempt.store, attempt.ref, head, runs)
+        if then_goes is None:
+            raise _Unchanged
+        row = attempt.store.open(attempt.ref, head=False, commands=[head.run]).commands[head.run]
+        return park(head, row, references, runs, then_goes, attempt.clock.now())
 
     def _perform(self) -> None:
         """Play calls of the turn's own, and store what came of them."""

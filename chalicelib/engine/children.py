@@ -20,6 +20,7 @@ from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, child_numbers
 from chalicelib.domain.limits import ARGUMENTS_BYTES, CONTENT_BYTES, TITLE_CHARACTERS
 from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head, Outcome, Reporting
 from chalicelib.domain.queueing import Ask
+from chalicelib.engine import sessions
 from chalicelib.engine.agent import Agent, DefinitionError, Tool
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.log import commit_of
@@ -74,8 +75,13 @@ class AgentTool(Tool):
 
 def tools_of(agent: Agent) -> list[Tool]:
     """The runtime tools that an agent may use."""
-    if not agent.subagents:
-        return []
+    named = [*_subagent_tools(agent)] if agent.subagents else []
+    if agent.child_sessions:
+        named += [_runtime(name, *shape) for name, shape in sessions.SCHEMAS.items()]
+    return named
+
+
+def _subagent_tools(agent: Agent) -> list[Tool]:
     text = {"type": "string"}
     create = {
         "agent": {"type": "string", "enum": list(agent.subagents)},
@@ -112,10 +118,12 @@ def is_available(tool: Tool, agents: Collection[str]) -> bool:
     return not (isinstance(tool, AgentTool) and tool.optional and tool.agent not in agents)
 
 
-def plan(attempt: Attempt, call: Call, position: int, now: int, *, made: int) -> Child | str | None:
+def plan(attempt: Attempt, call: Call, position: int, now: int, made: tuple[Child, ...]) -> Child | str | None:
     """The child that a call makes, why it may not make one, or None: it makes none. `made`: children that the same
     write makes before it.
     """
+    if call.name == sessions.PLACE:
+        return sessions.plan(attempt, call, position, now, made)
     tool = attempt.tools[call.name]
     if not isinstance(tool, AgentTool) and call.name != CREATE:
         return None
@@ -123,7 +131,7 @@ def plan(attempt: Attempt, call: Call, position: int, now: int, *, made: int) ->
     made_by = _configured(tool, call, reference, now) if isinstance(tool, AgentTool) else None
     child = made_by or _asked_for(attempt, call, reference, now)
     child = replace(child, token=token_of(attempt.ref, reference))
-    return _fault(attempt, child, tool, call, made) or child
+    return _fault(attempt, child, tool, call, len(made)) or child
 
 
 def _configured(tool: AgentTool, call: Call, reference: str, now: int) -> Child:
@@ -177,6 +185,8 @@ def token_of(ref: ThreadRef, reference: str) -> str:
 
 def perform(attempt: Attempt, call: Call, position: int) -> Call:
     """Play a call that the turn plays itself; answers it with its result, or with the child that it waits for."""
+    if call.name in sessions.TOOLS:
+        return sessions.perform(attempt, call)
     if call.name == TELL:
         return _ended(attempt, call, *_tell(attempt, call))
     reference = family.reference(call.run, call.step, position)

@@ -5,12 +5,12 @@ What stays open when nobody's attempt is alive is read back from the log: the de
 streamed, and the calls of the last answer that have no result.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import children as family
-from chalicelib.domain import entries, people, queueing, values, wire
+from chalicelib.domain import entries, people, queueing, sessions, values, wire
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
@@ -31,6 +31,7 @@ from chalicelib.domain.model import (
 )
 from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft, Ending
+from chalicelib.domain.sessions import Next
 from chalicelib.engine.journal import then
 from chalicelib.ports import Store
 
@@ -65,6 +66,8 @@ def end_run(
     this run began, if the caller knows it.
     """
     promoted = oldest_join(store, ref, (*command.joins, *queueing.free_joins(head)))
+    parked = store.open(ref, head=False, commands=[head.parked]).commands[head.parked] if head.parked else None
+    follow = None if parked is None else _follow(store, ref, command, parked, now)
     if ending.status is RunStatus.CANCELLED:
         ending = replace(ending, finished_calls=_finished_calls(store, ref, head, placed))
     return queueing.end(
@@ -76,7 +79,73 @@ def end_run(
         first_queued=second_queued(store, ref, head),
         now=now,
         balance=balance_at(store, ref, head) if balance is None else balance,
+        follow=follow,
     )
+
+
+def _follow(store: Store, ref: ThreadRef, ended: Command, parked: Command, now: int) -> Callable[[Head], Draft]:
+    """Who goes after a session: the next one that the parked run waits for, or that run itself."""
+
+    def follow(head: Head) -> Draft:
+        then = next_session(store, ref, head, parked.parked["runs"] if parked.parked else (), without=ended.number)
+        return sessions.go_on(head, parked, then, now)
+
+    return follow
+
+
+def next_session(store: Store, ref: ThreadRef, head: Head, runs: Collection[int], *, without: int = 0) -> Next | None:
+    """The first of these sessions that has not ended yet."""
+    rows = store.open(ref, head=False, commands=[number for number in runs if number != without]).commands
+    number = min((row.number for row in rows.values() if not row.status.ended), default=0)
+    if not number:
+        return None
+    first = head.first_queued
+    if first == number:
+        first = next_queued(store, ref, head, after=number) if head.queued > 1 else 0
+    return Next(number=number, first_queued=first)
+
+
+def end_parked(store: Store, ref: ThreadRef, head: Head, command: Command, ending: Ending, *, now: int) -> Draft:
+    """A run that is parked ends without being taken up again: what it left open is closed, and whoever plays in its
+    place goes on as any run does.
+    """
+    assert command.parked is not None, "a parked run keeps its part of the head"
+    alone = sessions.as_in_flight(head, command)
+    closed = close_calls(store, ref, alone, now) if alone.open_calls else Draft(after=alone)
+    ending = replace(ending, finished_calls=_finished_calls(store, ref, alone, closed.messages))
+    balance = balance_at(store, ref, head)
+    mine = replace(closed.after, queued=0, parked=0, parent="")
+    over = queueing.end(ref, mine, command, ending, promoted=None, first_queued=0, now=now, balance=balance)
+    told = tuple(fact for fact in over.facts if fact.type != "thread.status")
+    row = replace(over.commands[0], parked=None)
+    above = _above(store, ref, head, command.number)
+    below = command.parked["under"]
+    rows = (replace(above, parked={**(above.parked or {}), "under": below}),) if above else ()
+    after = replace(
+        head,
+        messages=max(head.messages, closed.after.messages),
+        balance_at=row.number,
+        parked=head.parked if above else below,
+        closing=closed.after.closing,
+    )
+    return replace(
+        closed,
+        after=after,
+        facts=(*closed.facts, *told),
+        commands=(row, *rows),
+        children=(*closed.children, *over.children),
+    )
+
+
+def _above(store: Store, ref: ThreadRef, head: Head, number: int) -> Command | None:
+    """The parked run that lies directly on another one, None if that is the topmost."""
+    at = head.parked
+    while at and at != number:
+        row = store.open(ref, head=False, commands=[at]).commands[at]
+        at = row.parked["under"] if row.parked else 0
+        if at == number:
+            return row
+    return None
 
 
 def balance_at(store: Store, ref: ThreadRef, head: Head) -> tuple[ModelSpent, ...]:

@@ -4,19 +4,21 @@ It must not run anything or write anything. It guarantees that a call id is new 
 not fit never reach a tool, and that a call which needs a person's word does not start without it.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import children as family
 from chalicelib.domain import people, values
 from chalicelib.domain.events import Fact
-from chalicelib.domain.model import Call, Child, Head, Inquiry, Outcome
+from chalicelib.domain.model import Call, Child, ChildKind, Head, Inquiry, Outcome
 from chalicelib.domain.queueing import Draft
-from chalicelib.engine import children
+from chalicelib.engine import children, sessions
 from chalicelib.engine.agent import Tool
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.ending import completed_call
+from chalicelib.engine.journal import then
 from chalicelib.engine.speech import AskedCall, Speech
 
 #: Children that one write registers: two rows each beside those of their calls, of at most 90 actions.
@@ -45,6 +47,8 @@ class Begun:
     facts: tuple[Fact, ...] = ()
     inquiries: tuple[Inquiry, ...] = ()
     children: tuple[Child, ...] = ()
+    made: tuple[Callable[[Head], Draft], ...] = ()
+    """What makes each of the children, on the head on which it is written."""
 
     def plus(self, other: "Begun") -> "Begun":
         """Both together."""
@@ -53,12 +57,15 @@ class Begun:
             facts=self.facts + other.facts,
             inquiries=self.inquiries + other.inquiries,
             children=self.children + other.children,
+            made=self.made + other.made,
         )
 
     def along(self, head: Head) -> Draft:
         """The rows and facts as a draft on a head."""
-        after = replace(head, children=head.children + len(self.children))
-        return Draft(after=after, facts=self.facts, calls=self.calls, inquiries=self.inquiries, children=self.children)
+        draft = Draft(after=head, facts=self.facts, calls=self.calls, inquiries=self.inquiries)
+        for make in self.made:
+            draft = then(draft, make)
+        return draft
 
 
 def plan(attempt: Attempt, speech: Speech, *, step: int, taken: frozenset[str], now: int) -> list[Planned]:
@@ -87,7 +94,7 @@ def begin(attempt: Attempt, calls: list[Call], head: Head, now: int) -> Begun:
         if not call.ready and tool.needs_approval(dict(call.arguments)):
             begun = begun.plus(_asking(attempt, call, position, head, now))
         elif attempt.covers(tool.timeout_seconds) and len(begun.children) < CHILDREN_A_WRITE:
-            begun = begun.plus(_starting(attempt, call, position, head, now, made=len(begun.children)))
+            begun = begun.plus(_starting(attempt, call, position, head, now, made=begun.children))
     return begun
 
 
@@ -96,9 +103,9 @@ def _asking(attempt: Attempt, call: Call, position: int, head: Head, now: int) -
     return Begun(calls=(replace(call, waits=inquiry.id),), facts=(people.asked(head, inquiry),), inquiries=(inquiry,))
 
 
-def _starting(attempt: Attempt, call: Call, position: int, head: Head, now: int, *, made: int) -> Begun:
+def _starting(attempt: Attempt, call: Call, position: int, head: Head, now: int, *, made: tuple[Child, ...]) -> Begun:
     """A call that starts, and the child that it makes. `made`: children of the same write."""
-    child = children.plan(attempt, call, position, now, made=made) if attempt.tools[call.name].by_the_turn else None
+    child = children.plan(attempt, call, position, now, made) if attempt.tools[call.name].by_the_turn else None
     if isinstance(child, str):
         refused = replace(call, outcome=Outcome.ERROR, result=child, ended_at=now)
         return Begun(calls=(refused,), facts=(completed_call(head, refused, now),))
@@ -106,8 +113,19 @@ def _starting(attempt: Attempt, call: Call, position: int, head: Head, now: int,
     facts = () if call.started_at else (_started(head, call, now),)
     if child is None:
         return Begun(calls=(started,), facts=facts)
-    told = family.started(attempt.ref, child, head, now)
-    return Begun(calls=(started,), facts=(*facts, told), children=(child,))
+    told = functools.partial(_made, attempt, child, call, now)
+    return Begun(calls=(started,), facts=facts, children=(child,), made=(told,))
+
+
+def _made(attempt: Attempt, child: Child, call: Call, now: int, head: Head) -> Draft:
+    """A child on the head on which it is written: a session has its number from there."""
+    after = replace(head, children=head.children + 1)
+    if child.kind is ChildKind.THREAD:
+        told = family.started(attempt.ref, child, head, now)
+        return Draft(after=after, facts=(told,), children=(child,))
+    placed = sessions.place(attempt, after, child, call.arguments["prompt"], now)
+    told = family.started(attempt.ref, placed.children[0], head, now)
+    return replace(placed, facts=(told, *placed.facts))
 
 
 def _started(head: Head, call: Call, now: int) -> Fact:

@@ -74,7 +74,7 @@ class Turn:
 
     def _play(self) -> Result:
         journal = self.attempt.journal
-        if journal.head.cancel:
+        if journal.head.cancel or journal.head.terminated_at:
             raise CancelSeen
         if journal.head.stalls > STALLS:
             return self._end(
@@ -159,8 +159,7 @@ class Turn:
         some.
         """
         ranges = [] if self.bound_taken else list(self.attempt.command.joins)
-        if head.free_pending:
-            ranges.append((head.free_from, head.commands))
+        ranges += queueing.free_joins(head)
         store, ref = self.attempt.store, self.attempt.ref
         rows = [row for low, high in ranges for row in ending.pending_joins(store, ref, low, high)]
         return tuple(sorted(rows, key=lambda row: row.number))
@@ -210,7 +209,7 @@ class Turn:
                 closed = tuple(ending.completed_call(head, p.call, now) for p in planned if p.call.outcome is not None)
                 started = then(replace(draft, facts=draft.facts + closed), begun.along)
                 draft = replace(started, new_calls=tuple(calls.values()), calls=())
-            ended = not planned and not head.free_pending and not spoken_to
+            ended = not planned and not queueing.free_joins(head) and not spoken_to
             if not ended:
                 return draft
             done = Ending(

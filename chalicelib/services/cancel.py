@@ -112,6 +112,10 @@ class Cancel:
             return _Plan(status=200, run=number, command=head.cancel, draft=changed)
         asked = _asked(head, run, key, nonce, now)
         noted = replace(taken_back, after=replace(head, commands=asked.number), commands=(*taken_back.commands, asked))
+        if run.parked is not None:
+            row, how = replace(run, cancelled_by=asked.number), _by_request(head)
+            settled = then(noted, lambda at: ending.end_parked(self.store, ref, at, row, how, now=now))
+            return _Plan(status=200, run=number, command=asked.number, draft=settled)
         if head.run != number:
             row = replace(run, cancelled_by=asked.number)
             settled = then(noted, lambda at: self._end_queued(ref, at, row, now))
@@ -119,7 +123,7 @@ class Cancel:
         if head.leased(now):
             asking = then(noted, lambda at: Draft(after=queueing.ask_cancel(at, asked.number, now)))
             return _Plan(status=202, run=number, command=asked.number, draft=asking)
-        how = Ending(status=RunStatus.CANCELLED, reason=queueing.cancel_reason(head))
+        how = _by_request(head)
         named = replace(noted, after=replace(noted.after, cancel=asked.number))
         lost = then(named, lambda at: ending.end_lost_run(self.store, ref, at, how, now=now))
         status = 202 if head.run_started_at and not head.waiting else 200
@@ -194,6 +198,10 @@ class Cancel:
 
     def _command(self, ref: ThreadRef, number: int) -> Command:
         return self.store.open(ref, head=False, commands=[number]).commands[number]
+
+
+def _by_request(head: Head) -> Ending:
+    return Ending(status=RunStatus.CANCELLED, reason=queueing.cancel_reason(head))
 
 
 def _asked(head: Head, run: Command, key: str | None, nonce: str, now: int) -> Command:

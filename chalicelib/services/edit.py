@@ -92,7 +92,7 @@ class Edit:
         row = self._of_command(ref, tag.command) if tag.command else self._of_run(ref, head, tag, message_id)
         if row is None or row.deleted:
             raise NotFound
-        if row.run and row.run == head.run:
+        if row.run and row.run in (head.run, head.parked):
             raise ThreadBusy("The run that this message belongs to is still in flight.")
         return row
 
