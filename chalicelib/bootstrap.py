@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not
     from chalicelib.services.appending import Appender
     from chalicelib.services.cancel import Cancel
     from chalicelib.services.cost import Cost
+    from chalicelib.services.delete import Bury, Delete
     from chalicelib.services.durable import Durable
     from chalicelib.services.edit import Edit
     from chalicelib.services.family import Family
@@ -137,6 +138,36 @@ class House:
         from chalicelib.services.cancel import Cancel
 
         return Cancel(store=self.store, appender=self.appender)
+
+    @cached_property
+    def delete(self) -> "Delete":
+        """Deletion."""
+        from chalicelib.services.delete import Delete
+
+        return Delete(store=self.store, appender=self.appender, cost=self.cost)
+
+    @cached_property
+    def bury(self) -> "Bury":
+        """What deleted threads have left."""
+        from chalicelib.adapters import keys
+        from chalicelib.adapters.purge import TablePurge
+        from chalicelib.services.delete import Bury
+
+        return Bury(
+            store=self.store,
+            purge=TablePurge(self.table, self.clients, self.settings.bucket),
+            directory=self.directory,
+            sockets=self.sockets,
+            appender=self.appender,
+            delete=self.delete,
+            sizes={
+                "commands": keys.COMMANDS_IN_BLOCK,
+                "messages": keys.MESSAGES_IN_BLOCK,
+                "events": keys.EVENTS_IN_BLOCK,
+            },
+            call_shards=keys.CALL_SHARDS,
+            day=keys.DAY,
+        )
 
     @cached_property
     def family(self) -> "Family":
@@ -254,7 +285,7 @@ class House:
         """What is due."""
         from chalicelib.services.sweep import Sweep
 
-        return Sweep(store=self.store, appender=self.appender, people=self.people, family=self.family)
+        return Sweep(store=self.store, appender=self.appender, people=self.people, family=self.family, bury=self.bury)
 
     @cached_property
     def take_turn(self) -> "TakeTurn":

@@ -524,6 +524,19 @@ class FileObjects(Protocol):
         """Copy an upload to the name of its content; twice changes nothing. Raises as `read_upload`."""
 
 
+class Purge(Protocol):
+    """Takes away what is left of a deleted thread. Every part can be asked for again: what is gone is not there."""
+
+    def rows(self, ref: ThreadRef, family: str, block: int | None = None) -> None:
+        """All rows of a family (`domain.purging`), or of one of its blocks. Raises RetryLater."""
+
+    def beside(self, ref: ThreadRef) -> None:
+        """The rows that stand beside the head."""
+
+    def objects(self, ref: ThreadRef) -> None:
+        """All objects of the thread. Raises RetryLater."""
+
+
 class SocketGone(Exception):
     """The connection no longer exists (410)."""
 

@@ -196,6 +196,11 @@ def inquiry(ref: ThreadRef, inquiry_id: str) -> Key:
     return Key(inquiries(ref), ".".join(padded(number) for number in numbers))
 
 
+def partition(ref: ThreadRef, family: str, block: int | None = None) -> str:
+    """The partition of a family of rows below a thread, of one of its blocks if it has some."""
+    return join("thread", ref.org, ref.token, family, *(() if block is None else (str(block),)))
+
+
 def command_block(number: int) -> int:
     """The block of a command's number."""
     return (number - 1) // COMMANDS_IN_BLOCK

@@ -136,6 +136,7 @@ HEAD = (
     number("due_at", "due_at"),
     number("terminated_at", "te"),
     number("deleted_at", "de"),
+    number("total_cost", "tc"),
 )
 
 ABOUT = (

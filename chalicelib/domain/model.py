@@ -175,6 +175,8 @@ class Head:
     due_at: int = 0
     terminated_at: int = 0
     deleted_at: int = 0
+    total_cost: int = 0
+    """Of a deleted thread: what its tree had cost, in 1e-12 USD."""
 
     def leased(self, now: int) -> bool:
         """True while some attempt may be alive."""

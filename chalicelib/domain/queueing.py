@@ -440,6 +440,31 @@ def terminate(head: Head, now: int) -> Draft:
     return Draft(after=after, facts=(told, *status), report=report)
 
 
+def tombstone(head: Head, total_cost: int, now: int) -> Draft:
+    """What is left of a deleted thread: its numbers, by which its rows are found, and what it has cost. Whoever held
+    its lease finds another head.
+    """
+    after = replace(
+        _no_run(head),
+        state=State.IDLE,
+        since=now,
+        reason=None,
+        queued=0,
+        first_queued=0,
+        pending=0,
+        first_pending=0,
+        free_pending=0,
+        parked=0,
+        closing=False,
+        deleted_at=now,
+        total_cost=total_cost,
+        due_at=AT_ONCE,
+    )
+    key = f"{head.reference}.deleted"
+    report = Report(key=key, reference=head.reference, outcome="terminated", at=now) if head.parent else None
+    return Draft(after=after, report=report)
+
+
 def cancel_reason(head: Head) -> str:
     """Why a run of this thread is cancelled (spec section 4)."""
     return "terminated" if head.terminated_at else "aborted_by_user"

@@ -21,6 +21,7 @@ LEVELS: Mapping[str, Level | None] = {
     "POST /api/threads": Level.MEMBER,
     "GET /api/threads/{thread_id}": Level.VIEWER,
     "PATCH /api/threads/{thread_id}": Level.MEMBER,
+    "DELETE /api/threads/{thread_id}": Level.MEMBER,
     "POST /api/threads/{thread_id}/messages": Level.MEMBER,
     "GET /api/threads/{thread_id}/messages": Level.VIEWER,
     "PATCH /api/threads/{thread_id}/messages/{message_id}": Level.MEMBER,

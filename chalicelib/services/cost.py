@@ -31,12 +31,27 @@ class Cost:
     store: Store
 
     def thread_cost(self, p: Principal, thread_id: str) -> dict[str, Any]:
-        """Totals and lines of models over the tree, and a row for each thread of it."""
+        """Totals and lines of models over the tree, and a row for each thread of it; of a deleted thread what its
+        tombstone keeps.
+        """
         ref = known(p.org, thread_id)
+        head = self.store.open(ref).head
+        if head is not None and head.deleted_at:
+            return {"total_cost": float(Decimal(head.total_cost) / PICO), "deleted_at": head.deleted_at}
+        return self._told(self._tree(ref))
+
+    def of_tree(self, ref: ThreadRef) -> float:
+        """All that is known of the cost of a thread and those below it, in USD. Raises NotFound."""
+        total: float = self._told(self._tree(ref))["total_cost"]
+        return total
+
+    def _tree(self, ref: ThreadRef) -> "list[_Part]":
         own = self._of(ref)
         if own is None:
             raise NotFound
-        parts = [own, *self._below(ref, own)]
+        return [own, *self._below(ref, own)]
+
+    def _told(self, parts: "list[_Part]") -> dict[str, Any]:
         lines = costs.together([line for part in parts for line in part.lines])
         app_cost = sum(part.app_cost for part in parts)
         return {

@@ -14,6 +14,7 @@ from chalicelib.engine import ending
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import DUE_SHARDS, Committed, Store
 from chalicelib.services.appending import Appender
+from chalicelib.services.delete import Bury
 from chalicelib.services.family import Family
 from chalicelib.services.people import People
 
@@ -33,6 +34,7 @@ class Sweep:
     appender: Appender
     people: People
     family: Family
+    bury: Bury
 
     def run(self) -> int:
         """Look at everything that is due; answers how many threads were. A second run finds less, and wakes none
@@ -51,11 +53,14 @@ class Sweep:
         head = self.store.open(ref).head
         if head is None:
             return
+        if head.deleted_at:
+            self._take_away(ref, head, now)
+            return
         if head.closing:
             self.family.close(ref)
         if not head.due_at or head.due_at > now:
-            self._wake_for_inbox(ref, head, now)
-        elif head.deleted_at or not head.run:
+            self._wake_for_inbox(ref, head)
+        elif not head.run:
             self.store.claim(ref, rev=head.rev, due_at=0, wake=False, epoch=False)
         elif head.waiting:
             self.people.expire(ref, head)
@@ -66,11 +71,20 @@ class Sweep:
         else:
             self._wake(ref, head, now)
 
-    def _wake_for_inbox(self, ref: ThreadRef, head: Head, now: int) -> None:
-        """Something in the inbox was due. Whoever works on the thread hears it; nobody else does without a wake-up."""
+    def _take_away(self, ref: ThreadRef, head: Head, now: int) -> None:
+        if head.due_at and head.due_at <= now:
+            self.bury.run(ref, head)
+
+    def _wake_for_inbox(self, ref: ThreadRef, head: Head) -> None:
+        """Something in the inbox was due. Whoever works on the thread hears it; nobody else does without a wake-up, in
+        a new epoch, since the one that was sent may lie with a runner that died.
+        """
         resting = not head.run or head.waiting == AWAITING_CHILDREN
-        if resting and head.children and not head.deleted_at:
-            self.appender.log.wake_for(ref, f"sweep {now}")
+        if not resting or not self.store.inbox(ref, limit=1):
+            return
+        claimed = self.store.claim(ref, rev=head.rev, due_at=head.due_at, wake=True, epoch=True)
+        if claimed is not None:
+            self.appender.wake(ref, None, claimed)
 
     def _wake(self, ref: ThreadRef, head: Head, now: int) -> None:
         """Nobody works on the run: name a new wake-up and send it, in a new epoch. A runner that died holds the old

@@ -117,7 +117,9 @@ def _one_turn(events: Events) -> Iterator[str]:
                 yield f"I2: {run} starts after {started[-1]}, while {running or 'nothing'} runs"
             running = run
             started.append(number)
-        elif event["type"] in TERMINAL and run == running:
+        elif event["type"] == "run.resumed":
+            running = run
+        elif event["type"] in (*TERMINAL, "run.waiting") and run == running:
             running = ""
 
 
@@ -201,7 +203,7 @@ def _rules(arguments: Mapping[str, Any], events: Events) -> dict[str, str]:
     """Call id -> what its tool wants after a crash."""
     tools = arguments.get("tools", {})
     started = [event["data"] for event in events if event["type"] == "tool.started"]
-    return {data["call_id"]: tools[data["name"]].get("on_retry", "surface") for data in started}
+    return {data["call_id"]: tools.get(data["name"], {}).get("on_retry", "surface") for data in started}
 
 
 def _no_repeat(guests: Guests, rules: Mapping[str, str]) -> Iterator[str]:
@@ -257,6 +259,10 @@ def _stored_as_told(world: World, events: Events) -> Iterator[str]:
     for name, (stored, said) in compared.items():
         if stored != said:
             yield f"I4: {name} stored: {stored}\n      {name} told: {said}"
+    for child in shown["children"]:
+        said = state.children[child["reference_id"]].get("outcome", child["status"])
+        if child["status"] != said:
+            yield f"I4: {child['reference_id']} is {child['status']}, told as {said}"
 
 
 def _spent_as_told(world: World) -> Iterator[str]:
@@ -265,12 +271,16 @@ def _spent_as_told(world: World) -> Iterator[str]:
     with world.tap.outside():
         cost = world.house.cost.thread_cost(world.principal, world.thread.id)
         rows = log_rows(world)
+    own = cost["threads"][0]
     sums = {name: sum(line[name] for line in cost["models"]) for name in state.usage}
-    if sums != state.usage or cost["total_cost"] - cost["app_cost"] != (state.cost_usd or 0.0):
+    alone = len(cost["threads"]) == 1
+    if (alone and sums != state.usage) or own["total_cost"] - own["app_cost"] != (state.cost_usd or 0.0):
         yield f"cost: {cost} was counted, {state.usage} and {state.cost_usd} USD told"
     calls = [row["id"] for row in rows if row["kind"] == "llm"]
-    if len(calls) != cost["request_count"] or len(calls) != world.head.model_calls:
-        yield f"cost: {cost['request_count']} requests, {world.head.model_calls} model calls, {len(calls)} rows"
+    if len(calls) != own["request_count"] or len(calls) != world.head.model_calls:
+        yield f"cost: {own['request_count']} requests, {world.head.model_calls} model calls, {len(calls)} rows"
+    if cost["request_count"] != sum(one["request_count"] for one in cost["threads"]):
+        yield f"cost: the tree is not the sum of its threads: {cost}"
     results = Counter(row["call_id"] for row in rows if row["kind"] == "tool")
     yield from (f"log: {call} has {times} rows" for call, times in results.items() if times > 1)
 
@@ -298,7 +308,7 @@ def _one_door(world: World, events: Events) -> Iterator[str]:
     accepted = {answer.body["command"]["id"] for answer in world.answers if answer.body.get("command")}
     with world.tap.outside():
         rows = world.house.store.commands(world.thread, after=0, before=world.head.commands + 1, limit=PAGE)
-    stored = {world.thread.command(row.number) for row in rows}
+    stored = {world.thread.command(row.number) for row in rows if row.key}  # all clients here use keys, children do not
     if stored != accepted:
         yield f"I1: commands {sorted(stored)} were stored for the answers {sorted(accepted)}"
     unfinished = [row.number for row in rows if row.is_run and not RunStatus(row.status).ended]

@@ -10,12 +10,15 @@ from typing import Any
 
 from chalicelib.agents.scripted import scripted
 from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.children import AgentTool
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
 
 #: How long a worker waits for the turn's own thread before a test is given up (real seconds).
 GIVEN_UP_SECONDS = 60.0
+#: A child whose outcome is the call's result.
+HELPER = AgentTool(name="helper", agent="scripted", parameters={"type": "object"}, on_retry="again")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +45,16 @@ class Guests:
     """Called on the model's thread with the number of this model call, before it answers."""
 
     def agents(self) -> dict[str, Agent]:
-        """The scripted agent with its tools watched."""
+        """The scripted agent with its tools watched, and one more that has a scripted child as a tool."""
 
         def tools(arguments: Mapping[str, Any]) -> list[Tool]:
             return [self._watched(tool) for tool in scripted.tools_for(arguments)]
 
-        return {scripted.name: replace(scripted, tools=tools)}
+        def with_helper(arguments: Mapping[str, Any]) -> list[Tool]:
+            return [*tools(arguments), HELPER]
+
+        boss = replace(scripted, name="boss", tools=with_helper)
+        return {scripted.name: replace(scripted, tools=tools), boss.name: boss}
 
     def resolve(self, name: str) -> Model:
         """The model of that name, as `ports.Models` has it."""
@@ -57,7 +64,9 @@ class Guests:
         """A model is asked."""
         self.requests.append(request)
         shown = {message["id"] for message in request.messages if message["role"] == "assistant"}
-        stored = {name for name in self.stored() if name.startswith("msg_") and "s" in name.rpartition("_")[2]}
+        thread = request.messages[0]["id"].split("_")[1]
+        answers = [name for name in self.stored() if name.startswith(f"msg_{thread}_r")]
+        stored = {name for name in answers if "s" in name.rpartition("_")[2]}
         if stored - shown:
             self.repeats.append(f"asked with {sorted(shown)} while {sorted(stored)} were stored")
         self.while_asked(len(self.requests))

@@ -1,10 +1,13 @@
 """What is played under faults: small conversations with the scripted agent, and what must have become of each."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.domain.commands import Delivery
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.engine.registry import registry
 from tests.crash.audit import told
 from tests.crash.tap import Moment
 from tests.crash.world import World
@@ -221,6 +224,81 @@ def _terminated(world: World) -> None:
     _to_rest(world)
 
 
+def spawning(*kids: Mapping[str, Any], tool: str = "subagent_create") -> dict[str, Any]:
+    """A model step that makes a child for each of these arguments."""
+    parts: list[Event] = []
+    for number, arguments in enumerate(kids, start=1):
+        given = {"name": f"kid {number}", "arguments": arguments} if tool == "subagent_create" else arguments
+        parts += call(f"k{number}", tool, json.dumps(given))
+    return step(*parts, stop="tool_calls")
+
+
+def kid(*script: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a child that plays this."""
+    return {"script": list(script)}
+
+
+KIDS = [kid(*[step(text(f"kid {number} is done"))] * AGAIN) for number in (1, 2)]
+FAMILY = {"script": [spawning(*KIDS), *[step(text("I see."))] * 2 * AGAIN]}
+WITH_HELPER = {"script": [spawning(KIDS[0], tool="helper"), *[step(text("I see."))] * AGAIN]}
+PLACED = (
+    *call("s1", "child_session_create", '{"idempotency_key": "a", "prompt": "do a"}'),
+    *call("s2", "child_session_create", '{"idempotency_key": "b", "prompt": "do b"}'),
+)
+GATHERED = call("g", "child_session_gather", '{"ids": ["${s1.reference_id}", "${s2.reference_id}"]}')
+SESSIONS = {
+    "script": [
+        step(*PLACED, stop="tool_calls"),
+        step(*GATHERED, stop="tool_calls"),
+        *[step(text("That is it."))] * 3 * AGAIN,
+    ]
+}
+
+
+def _family(world: World) -> None:
+    world.create(FAMILY)
+    _to_rest(world)
+
+
+def _helped(world: World) -> None:
+    world.create(WITH_HELPER, agent="boss")
+    _to_rest(world)
+
+
+def _gathered(world: World) -> None:
+    world.create(SESSIONS)
+    _to_rest(world)
+
+
+def _tree_terminated(world: World) -> None:
+    """A parent is ended while its children are queued."""
+    world.sweeps_count = True
+    world.create(FAMILY)
+    world.deliver()
+    world.terminate()
+    _to_rest(world)
+
+
+def outcomes(world: World) -> Any:
+    """Whatever died: each child is told once, in its true state, and what it said stands once in the parent."""
+    shown = told(world)
+    events = world.events()
+    ends = [event["data"] for event in events if event["type"] == "child.completed"]
+    said = json.dumps([m for m in shown["messages"] if m["role"] != "assistant"])
+    kids = [audit_of(world, ref) for ref in world.children()]
+    return {
+        "ends": sorted((end["reference_id"], end["outcome"]) for end in ends),
+        "said": {number: said.count(f"kid {number} is done") for number in (1, 2)},
+        "state": shown["status"],
+        "kids": kids,
+    }
+
+
+def audit_of(world: World, ref: ThreadRef) -> Any:
+    """The child's own log tells the same story."""
+    return told(world.at(ref))["status"]
+
+
 def _all_taken_in(world: World) -> Any:
     """Whatever died: all messages stand once, in order, and the last answer was given in sight of all of them."""
     shown = told(world)
@@ -228,6 +306,23 @@ def _all_taken_in(world: World) -> Any:
     seen = [m["content"][0]["text"] for m in world.guests.requests[-1].messages if m["role"] == "user"]
     ends = [(run["status"], run["reason"]) for run in shown["runs"].values()]
     return {"said": said, "seen": seen, "last": shown["messages"][-1]["role"], "ends": ends}
+
+
+def _runs_and_ends(world: World) -> Any:
+    """Whatever died: the same runs came to the same ends, and each session was told once."""
+    shown = told(world)
+    ends = [event["data"] for event in world.events() if event["type"] == "child.completed"]
+    gathered = [m["content"] for m in shown["messages"] if m["role"] == "tool"][-1:]
+    return {"runs": shown["runs"], "ends": [(end["reference_id"], end["outcome"]) for end in ends], "told": gathered}
+
+
+def _ended_tree(world: World) -> Any:
+    """Whatever died: parent and children are at rest and terminated, if they were made; the registry says so."""
+    with world.tap.outside():
+        rows = registry(world.house.store, world.thread)
+        heads = [world.house.store.open(ref).head for ref in world.children()]
+    restless = [head for head in heads if head and (head.run or not head.terminated_at)]
+    return {"parent": told(world)["status"], "restless": restless, "rows": {row.reference: row.status for row in rows}}
 
 
 def _forgiving(world: World) -> Any:
@@ -255,6 +350,10 @@ SCENARIOS = {
         Scenario(name="superseded", play=_superseded, first=10),
         Scenario(name="cancelled while waiting", play=_cancelled_while_waiting, first=10),
         Scenario(name="terminated", play=_terminated, sweeps=1, first=12),
+        Scenario(name="two children", play=_family, outcome=outcomes, first=4),
+        Scenario(name="a blocking child", play=_helped, outcome=outcomes, first=4),
+        Scenario(name="sessions gathered", play=_gathered, outcome=_runs_and_ends, first=6),
+        Scenario(name="a tree is terminated", play=_tree_terminated, outcome=_ended_tree, sweeps=2, first=9),
         Scenario(name="lost while it answered", play=_lost(LONG_TEXT, 3), sweeps=1, first=8),
         Scenario(name="lost when it had asked for tools", play=_lost(AGAIN_SCRIPT, 3), sweeps=1, first=7),
         Scenario(name="lost between two tools", play=_lost(SURFACE_SCRIPT, 4), outcome=_forgiving, sweeps=1, first=8),

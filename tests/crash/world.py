@@ -4,6 +4,7 @@ One thread of control. A process is a `House` that is thrown away when it dies; 
 outlive it. A wake-up whose runner died stays invisible and keeps its group locked, as on AWS, until `redeliver_all`.
 """
 
+import copy
 import random
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -26,11 +27,12 @@ from chalicelib.domain.commands import (
     Principal,
     Say,
 )
-from chalicelib.domain.errors import RetryLater
+from chalicelib.domain.errors import NotFound, RetryLater
 from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, thread_ref
 from chalicelib.domain.model import Head
 from chalicelib.doors import runner
 from chalicelib.engine.agent import Agent
+from chalicelib.engine.registry import registry
 from chalicelib.ports import Models
 from chalicelib.settings import Settings
 from infra.local import events
@@ -175,9 +177,11 @@ class World:
 
     # -- clients
 
-    def create(self, arguments: Mapping[str, Any], text: str | None = "hello", key: str = "create") -> Answer:
+    def create(
+        self, arguments: Mapping[str, Any], text: str | None = "hello", key: str = "create", agent: str = "scripted"
+    ) -> Answer:
         """A client makes the thread, and asks again with the same key if nobody answers."""
-        ask = CreateThread(agent="scripted", arguments=arguments, message=None if text is None else say(text))
+        ask = CreateThread(agent=agent, arguments=arguments, message=None if text is None else say(text))
         answer = self.request(lambda house: house.accept.create_thread(self.principal, ask, _key(key)))
         self.ref = thread_ref(self.principal.org, answer.body["thread"]["id"])
         return answer
@@ -201,6 +205,30 @@ class World:
         """A client ends the thread for good."""
         at = self.thread.id
         return self.request(lambda house: house.cancel.terminate(self.principal, at, _key(key)))
+
+    def delete(self) -> None:
+        """A client deletes the thread, and asks again until it is gone."""
+        while True:
+            try:
+                self.house.delete.delete_thread(self.principal, self.thread.id)
+            except (Died, RetryLater) as error:
+                self._revive(isinstance(error, Died))
+                continue
+            except NotFound:
+                pass
+            return
+
+    def children(self) -> list[ThreadRef]:
+        """The threads that the thread has made, oldest first."""
+        with self.tap.outside():
+            rows = registry(self.house.store, self.thread)
+        return [ThreadRef(self.thread.org, row.token) for row in rows if row.token]
+
+    def at(self, ref: ThreadRef) -> "World":
+        """The same world, looked at from another thread of it."""
+        other = copy.copy(self)
+        other.ref, other.answers, other.snapshots = ref, [], []
+        return other
 
     def answer(self, value: Any, question: int = 0) -> Answer:
         """A person answers one of the open questions, with the answer as the key."""
@@ -290,13 +318,23 @@ class World:
         """Let everything happen that is still to happen: wake-ups, and sweeps as long as something is due."""
         self.drain()
         for _ in range(SWEEPS_AT_MOST):
-            head = self.head
-            if (not head.run or head.waiting) and not head.due_at:
+            if all(map(self._rests, [self.thread, *self.children()])):
                 return
             with nullcontext() if self.sweeps_count else self.tap.outside():
                 self.sweep()
             self.drain()
-        raise AssertionError(f"not quiet after {SWEEPS_AT_MOST} sweeps: {self.head}")
+        restless = [ref for ref in (self.thread, *self.children()) if not self._rests(ref)]
+        raise AssertionError(f"not quiet after {SWEEPS_AT_MOST} sweeps: {[self._seen(ref) for ref in restless]}")
+
+    def _rests(self, ref: ThreadRef) -> bool:
+        with self.tap.outside():
+            opened, inbox = self.house.store.open(ref), self.house.store.inbox(ref, limit=1)
+        head = opened.head
+        return head is None or ((not head.run or bool(head.waiting)) and not head.due_at and not inbox)
+
+    def _seen(self, ref: ThreadRef) -> Any:
+        with self.tap.outside():
+            return self.house.store.open(ref).head, self.house.store.inbox(ref, limit=9)
 
     def redeliver_all(self) -> None:
         """The visibility of dead runners' messages ends: they come once more."""

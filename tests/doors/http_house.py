@@ -69,6 +69,10 @@ class CardboardHouse:
         return self
 
     @property
+    def delete(self) -> "CardboardHouse":
+        return self
+
+    @property
     def people(self) -> "CardboardHouse":
         return self
 
@@ -140,6 +144,10 @@ class CardboardHouse:
 
     def terminate(self, p: Principal, thread_id: str, idem: Idempotency | None, /) -> Answer:
         self._note("terminate", p, thread_id, idem)
+        return self.answer
+
+    def delete_thread(self, p: Principal, thread_id: str, /) -> Answer:
+        self._note("delete_thread", p, thread_id)
         return self.answer
 
     def list_inquiries(self, p: Principal, thread_id: str, /, *, open_only: bool, limit: int, position: Any) -> Page:

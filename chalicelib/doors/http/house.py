@@ -46,6 +46,12 @@ class Cancel(Protocol):
     def terminate(self, p: Principal, thread_id: str, idem: Idempotency | None, /) -> Answer: ...
 
 
+class Delete(Protocol):
+    """Deletion."""
+
+    def delete_thread(self, p: Principal, thread_id: str, /) -> Answer: ...
+
+
 class People(Protocol):
     """Questions and approvals."""
 
@@ -174,6 +180,8 @@ class House(Protocol):
     def accept(self) -> Accept: ...
     @property
     def cancel(self) -> Cancel: ...
+    @property
+    def delete(self) -> Delete: ...
     @property
     def people(self) -> People: ...
     @property

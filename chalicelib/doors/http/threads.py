@@ -52,6 +52,14 @@ def patch_thread(thread_id: str) -> Response:
     return Response(body=x.house.edit.patch_thread(x.principal, thread_id, ask))
 
 
+@routes.route("/threads/{thread_id}", methods=["DELETE"])
+def delete_thread(thread_id: str) -> Response:
+    """202 {deleted_at}: from now on it is unknown, but for what it has cost."""
+    x = current()
+    x.no_body()
+    return answered(x.house.delete.delete_thread(x.principal, thread_id))
+
+
 @routes.route("/threads/{thread_id}/children", methods=["GET"])
 def list_children(thread_id: str) -> Response:
     """The registry of the thread: child threads and child sessions, newest first."""
