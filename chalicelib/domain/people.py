@@ -38,6 +38,11 @@ class Decision:
     reason: str | None = None
 
 
+def is_inquiry(waits: str) -> bool:
+    """True for what a call waits for if that is a person."""
+    return waits.startswith(("qst_", "apr_"))
+
+
 def approval_of(call: Call, approval_id: str, now: int) -> Inquiry:
     """What a person is asked before a call may run."""
     return Inquiry(

@@ -122,7 +122,7 @@ class Calling:
             if all(call.waits == GATHER for call in waiting):
                 return self._parked(head, waiting)
             waiting = [call for call in waiting if call.waits != GATHER]
-            ids = [call.waits for call in waiting if not family.is_reference(call.waits)]
+            ids = [call.waits for call in waiting if people.is_inquiry(call.waits)]
             inquiries = self._attempt.store.open(self._attempt.ref, head=False, inquiries=ids).inquiries
             now, on = self._attempt.clock.now(), tuple(call.waits for call in waiting)
             if not inquiries:

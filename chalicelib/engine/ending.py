@@ -252,7 +252,7 @@ def _let_go(store: Store, ref: ThreadRef, head: Head, calls: list[Call], now: in
 
 def _asked_by(store: Store, ref: ThreadRef, calls: list[Call]) -> list[tuple[Inquiry, Call]]:
     """What is asked of people, with the calls that wait for it."""
-    waiting = [call for call in calls if call.outcome is None and call.waits and not family.is_reference(call.waits)]
+    waiting = [call for call in calls if call.outcome is None and people.is_inquiry(call.waits)]
     asked = store.open(ref, head=False, inquiries=[call.waits for call in waiting]).inquiries if waiting else {}
     return [(asked[call.waits], call) for call in waiting]
 

@@ -105,13 +105,13 @@ class People:
         _, calls = ending.open_calls(self.store, ref, head)
         (call,) = [call for call in calls if call.id == inquiry.call_id]
         draft = people.resolve(head, inquiry, call, decision, now)
-        others = any(c.waits for c in calls if c.id != call.id and c.outcome is None)
+        others = any(people.is_inquiry(c.waits) for c in calls if c.id != call.id and c.outcome is None)
         if not head.waiting or others:
             return draft
         return then(draft, lambda at: queueing.resume(at, (inquiry.id,), now))
 
     def _asked(self, ref: ThreadRef, calls: list[Call]) -> dict[str, Inquiry]:
-        waiting = [call.waits for call in calls if call.outcome is None and call.waits]
+        waiting = [call.waits for call in calls if call.outcome is None and people.is_inquiry(call.waits)]
         return dict(self.store.open(ref, head=False, inquiries=waiting).inquiries)
 
 

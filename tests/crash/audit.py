@@ -305,7 +305,8 @@ def _comparable(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def _one_door(world: World, events: Events) -> Iterator[str]:
     """I1: each accepted request is one command, and no command comes from nowhere."""
-    accepted = {answer.body["command"]["id"] for answer in world.answers if answer.body.get("command")}
+    named = {answer.body["command"]["id"] for answer in world.answers if answer.body.get("command")}
+    accepted = {name for name in named if world.thread.token in name}
     with world.tap.outside():
         rows = world.house.store.commands(world.thread, after=0, before=world.head.commands + 1, limit=PAGE)
     stored = {world.thread.command(row.number) for row in rows if row.key}  # all clients here use keys, children do not

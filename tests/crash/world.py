@@ -29,11 +29,11 @@ from chalicelib.domain.commands import (
 )
 from chalicelib.domain.errors import NotFound, RetryLater
 from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, thread_ref
-from chalicelib.domain.model import Head
+from chalicelib.domain.model import Child, Head
 from chalicelib.doors import runner
 from chalicelib.engine.agent import Agent
 from chalicelib.engine.registry import registry
-from chalicelib.ports import Models
+from chalicelib.ports import Commit, Models
 from chalicelib.settings import Settings
 from infra.local import events
 from infra.local.resources import Resources
@@ -224,10 +224,17 @@ class World:
             rows = registry(self.house.store, self.thread)
         return [ThreadRef(self.thread.org, row.token) for row in rows if row.token]
 
+    def registering(self, child: Child) -> Commit:
+        """A write that puts a row into the registry, as a run would."""
+        head = self.head
+        after = replace(head, children=head.children + 1)
+        name = f"registering {child.reference}"
+        return Commit(ref=self.thread, before=head, after=after, children=(child,), now=self.clock.now(), write=name)
+
     def at(self, ref: ThreadRef) -> "World":
         """The same world, looked at from another thread of it."""
         other = copy.copy(self)
-        other.ref, other.answers, other.snapshots = ref, [], []
+        other.ref, other.snapshots = ref, []
         return other
 
     def answer(self, value: Any, question: int = 0) -> Answer:
@@ -356,7 +363,7 @@ class World:
 
     def snapshot(self) -> None:
         """Keep what the log says now: it must never say anything else of it."""
-        if self.ref is not None:
+        if self.ref is not None and not self.head.deleted_at:
             self.snapshots.append(self.events())
 
     def _page(self, after: int) -> list[dict[str, Any]]:

@@ -1,0 +1,300 @@
+"""Child threads and sessions on the emulator: told once, in their true state, whatever comes between; no deadlock."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.children import LIVE
+from chalicelib.domain.model import Child, ChildKind, Report
+from chalicelib.engine.registry import registry
+from tests.crash.audit import audit, told
+from tests.crash.scenarios import AGAIN, FAMILY, KIDS, SESSIONS, WITH_HELPER, call, kid, spawning, step, text
+from tests.crash.tap import Moment
+from tests.crash.world import World
+
+Worlds = Callable[[str], World]
+FAILS: dict[str, Any] = {"events": [{"type": "error", "status": 400, "detail": "out of luck", "retryable": False}]}
+HEARD = [step(text("I see."))] * 4 * AGAIN
+
+
+def ends(world: World) -> dict[str, str]:
+    """Reference -> outcome, as the parent's log tells it; each at most once."""
+    found = [event["data"] for event in world.events() if event["type"] == "child.completed"]
+    assert len({data["reference_id"] for data in found}) == len(found), found
+    return {data["reference_id"]: data["outcome"] for data in found}
+
+
+def results(world: World) -> dict[str, tuple[str, Any]]:
+    """Call id -> outcome and result."""
+    found = [event["data"] for event in world.events() if event["type"] == "tool.completed"]
+    return {data["call_id"]: (data["outcome"], data["result"]) for data in found}
+
+
+def rows(world: World) -> dict[str, Child]:
+    with world.tap.outside():
+        return {row.reference: row for row in registry(world.house.store, world.thread)}
+
+
+def settled(world: World) -> World:
+    world.settle()
+    world.redeliver_all()
+    assert audit(world) == []
+    for ref in world.children():
+        assert audit(world.at(ref)) == []
+    return world
+
+
+@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+def test_a_child_that_ends_at_any_call_of_its_parent_is_told_once(world: Worlds, moment: Moment) -> None:
+    """The child runs and ends within one call of the parent's turn: none is forgotten, none told twice, no timer."""
+    clean = world("no child in between")
+    clean.create(FAMILY)
+    clean.deliver()
+    for point in range(8, len(clean.tap.calls) + 1):
+        at = world(f"{moment.value} {point}")
+        at.tap.at(point, moment, lambda at=at: at.meanwhile(at.drain))  # type: ignore[misc]
+        at.create(FAMILY)
+        at.drain()
+        assert set(ends(at).values()) == {"completed"}, point
+        assert len(ends(at)) == 2, point
+        said = json.dumps([m for m in told(at)["messages"] if m["role"] == "user"])
+        assert [said.count(f"kid {number} is done") for number in (1, 2)] == [1, 1], point
+        assert audit(at) == [], point
+
+
+def test_children_that_fail_or_are_cancelled_are_told_as_what_they_are(world: Worlds) -> None:
+    at = world("bad children")
+    at.create({"script": [spawning(kid(FAILS), KIDS[0]), *HEARD]})
+    at.deliver()
+    second = at.at(at.children()[1])
+    second.cancel(key="of the child")
+    settled(at)
+    assert ends(at) == {"sub-1-1-1": "failed", "sub-1-1-2": "cancelled"}
+    assert {name: row.status for name, row in rows(at).items()} == ends(at)
+    said = [m["content"][0]["text"] for m in told(at)["messages"] if m["silent"]]
+    assert "out of luck" in "".join(said)
+
+
+def test_a_blocking_child_gives_its_outcome_as_the_result(world: Worlds) -> None:
+    at = world("blocking")
+    at.create(WITH_HELPER, agent="boss")
+    settled(at)
+    outcome = {"reference_id": "sub-1-1-1", "outcome": "completed", "result": "kid 1 is done"}
+    assert results(at) == {"k1": ("ok", outcome)}
+    kinds = [event["type"] for event in at.events() if event["type"].startswith(("run.", "child."))]
+    assert kinds == [
+        "run.queued",
+        "run.started",
+        "child.started",
+        "run.waiting",
+        "run.resumed",
+        "child.completed",
+        "run.completed",
+    ]
+    assert not [m for m in told(at)["messages"] if m["silent"]]
+
+
+def test_a_parent_that_waits_for_a_child_that_fails_goes_on(world: Worlds) -> None:
+    at = world("blocking, failing")
+    at.create({"script": [spawning(kid(FAILS), tool="helper"), *HEARD]}, agent="boss")
+    settled(at)
+    assert results(at)["k1"][0] == "error"
+    assert results(at)["k1"][1]["outcome"] == "failed"
+    assert told(at)["status"]["reason"] == "stop_on_response"
+
+
+def test_cancelling_a_parent_that_waits_ends_the_child_that_it_waited_for(world: Worlds) -> None:
+    at = world("cancelled while it waits for a child")
+    at.create(WITH_HELPER, agent="boss")
+    at.deliver()
+    assert at.head.waiting == "awaiting_children"
+    answer = at.cancel()
+    assert answer.status == 200
+    (child,) = at.children()
+    at.sweep()
+    settled(at)
+    assert ends(at) == {"sub-1-1-1": "cancelled"}
+    assert results(at)["k1"][0] == "aborted"
+    assert at.at(child).head.terminated_at
+
+
+def test_a_report_that_comes_twice_is_told_once(world: Worlds) -> None:
+    at = world("a report twice")
+    at.create(FAMILY)
+    settled(at)
+    before = at.events()
+    with at.tap.outside():
+        again = Report(key="sub-1-1-1.1", reference="sub-1-1-1", outcome="completed", at=1)
+        assert not at.house.store.report(at.thread, again)
+        at.house.queue.wake(at.thread, epoch=at.head.epoch, number=77, because="again")
+    at.drain()
+    assert at.events() == before
+
+
+def test_a_message_opens_a_child_that_had_ended_and_its_next_outcome_is_told_too(world: Worlds) -> None:
+    at = world("spoken to again")
+    again = call("m", "subagent_message", '{"reference_id": "sub-1-1-1", "content": "once more"}')
+    script = [spawning(KIDS[0]), step(text("I wait.")), step(*again, stop="tool_calls"), *HEARD]
+    at.create({"script": script})
+    at.settle()
+    assert results(at)["m"] == ("ok", {"queued": True})
+    (child,) = at.children()
+    said = [m["content"][0]["text"] for m in told(at.at(child))["messages"] if m["role"] == "user"]
+    assert said[-1] == "once more"
+    told_of = [event["data"] for event in at.events() if event["type"] == "child.completed"]
+    assert [data["outcome"] for data in told_of] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("reference", ["sub-1-1-9", "nothing", "", "ses-1-1-1", "sub-0-0-0"])
+def test_a_message_to_nobody_is_that_calls_error(world: Worlds, reference: str) -> None:
+    at = world(f"nobody {reference}")
+    ask = json.dumps({"reference_id": reference, "content": "hello"})
+    at.create({"script": [step(*call("m", "subagent_message", ask), stop="tool_calls"), *HEARD]})
+    settled(at)
+    assert results(at)["m"][0] == "error"
+
+
+def test_an_agent_that_starts_itself_ends_at_the_fifth_level(world: Worlds) -> None:
+    at = world("itself")
+    arguments: dict[str, Any] = {}
+    for _ in range(7):
+        arguments = {"script": [spawning(arguments), *HEARD[:3]]}
+    at.create(arguments)
+    settled(at)
+    depth, level = 0, at
+    while below := level.children():
+        level = level.at(below[0])
+        depth += 1
+    assert depth == 5
+    assert results(level)["k1"][0] == "error"
+    assert "levels below its root" in results(level)["k1"][1]
+
+
+def test_a_thread_has_at_most_fifty_children_at_work(world: Worlds) -> None:
+    at = world("fifty")
+    at.create({"script": [spawning(KIDS[0], KIDS[1]), *HEARD]}, text=None)
+    with at.tap.outside():
+        for number in range(LIVE - 1):
+            at.house.store.commit(
+                at.registering(
+                    Child(
+                        reference=f"sub-9-9-{number + 1}",
+                        kind=ChildKind.THREAD,
+                        token="a" * 20,
+                        call_id="x",
+                        name="n",
+                        created_at=1,
+                    )
+                )
+            )
+    at.post("go")
+    at.deliver()
+    outcomes = {name: outcome for name, (outcome, _) in results(at).items()}
+    assert outcomes == {"k1": "ok", "k2": "error"}
+    assert "50 subagents" in results(at)["k2"][1]
+
+
+def test_terminating_a_child_alone_tells_the_parent_once_and_it_goes_on(world: Worlds) -> None:
+    at = world("one of two")
+    at.create(FAMILY)
+    at.deliver()
+    at.at(at.children()[0]).terminate(key="of the child")
+    settled(at)
+    assert ends(at) == {"sub-1-1-1": "terminated", "sub-1-1-2": "completed"}
+    assert told(at)["status"] == {"state": "idle", "reason": "stop_on_response"}
+
+
+def test_the_cost_of_a_tree_is_the_sum_of_its_threads_after_redeliveries(world: Worlds) -> None:
+    at = world("1 + 20")
+    at.create({"script": [spawning(*[kid(step(text(f"kid {n}"))) for n in range(20)]), *HEARD]})
+    at.settle()
+    at.redeliver_all()
+    with at.tap.outside():
+        for ref in (at.thread, *at.children()):
+            at.house.queue.wake(ref, epoch=9, number=99, because="redelivered")
+    at.drain()
+    with at.tap.outside():
+        whole = at.house.cost.thread_cost(at.principal, at.thread.id)
+        parts = [at.house.cost.thread_cost(at.principal, ref.id) for ref in at.children()]
+    assert len(whole["threads"]) == 21
+    assert whole["request_count"] == at.head.model_calls + 20
+    own = {name: sum(line[name] for line in whole["models"]) for name in ("requests", "input_tokens", "output_tokens")}
+    below = {name: sum(line[name] for part in parts for line in part["models"]) for name in own}
+    assert {name: own[name] - below[name] for name in own} == {
+        "requests": at.head.model_calls,
+        "input_tokens": 3 * at.head.model_calls,
+        "output_tokens": 2 * at.head.model_calls,
+    }
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def test_a_gather_parks_the_run_until_its_sessions_have_ended(world: Worlds) -> None:
+    at = world("gather")
+    at.create(SESSIONS)
+    settled(at)
+    starts = [event["run_id"] for event in at.events() if event["type"] in ("run.started", "run.resumed")]
+    assert starts == [at.thread.run(number) for number in (1, 2, 3, 1)]
+    outcome, result = results(at)["g"]
+    assert outcome == "ok"
+    assert [one["status"] for one in result["sessions"]] == ["completed", "completed"]
+    assert result["sessions"][0]["result"] == "That is it."
+
+
+def test_a_join_while_sessions_are_gathered_waits_for_the_run_that_gathers(world: Worlds) -> None:
+    at = world("join while parked")
+    at.create(SESSIONS)
+    at.tap.at(len(at.tap.calls) + 24, Moment.BEFORE, lambda: at.meanwhile(lambda: at.post("one more")))
+    settled(at)
+    (joined,) = [m for m in told(at)["messages"] if m["content"][0].get("text") == "one more"]
+    assert joined["run_id"].endswith("_1") or joined["run_id"].endswith("_4")
+
+
+def test_cancelling_the_run_that_gathers_lets_its_sessions_go_on(world: Worlds) -> None:
+    at = world("parked and cancelled")
+    at.create(SESSIONS)
+    parked: list[int] = []
+
+    def look(*_: object) -> None:
+        if at.head.parked and not parked:
+            parked.append(at.head.parked)
+            at.meanwhile(lambda: at.cancel(1))
+
+    at.guests.while_asked = look
+    settled(at)
+    assert parked == [1]
+    runs = {number.rpartition("_")[2]: run["status"] for number, run in told(at)["runs"].items()}
+    assert runs == {"1": "cancelled", "2": "completed", "3": "completed"}
+    assert results(at)["g"][0] == "aborted"
+
+
+def test_terminating_a_thread_ends_the_run_that_gathers_and_its_sessions(world: Worlds) -> None:
+    at = world("parked and terminated")
+    at.create(SESSIONS)
+    done: list[int] = []
+
+    def look(*_: object) -> None:
+        if at.head.parked and not done:
+            done.append(1)
+            at.meanwhile(at.terminate)
+
+    at.guests.while_asked = look
+    settled(at)
+    assert {run["status"] for run in told(at)["runs"].values()} == {"cancelled"}
+    assert told(at)["status"] == {"state": "idle", "reason": "terminated"}
+
+
+def test_the_same_key_makes_one_session(world: Worlds) -> None:
+    at = world("one key")
+    place = '{"idempotency_key": "a", "prompt": "do a"}'
+    both = (*call("s1", "child_session_create", place), *call("s2", "child_session_create", place))
+    looks = (*call("l", "child_session_list"), *call("e", "child_session_events", '{"reference_id": "ses-1-1-1"}'))
+    at.create({"script": [step(*both, stop="tool_calls"), step(*looks, stop="tool_calls"), *HEARD]})
+    settled(at)
+    assert results(at)["s1"] == results(at)["s2"]
+    assert [one["reference_id"] for one in results(at)["l"][1]["sessions"]] == ["ses-1-1-1"]
+    shown = results(at)["e"][1]["events"]
+    assert [event["type"] for event in shown] == ["message.completed", "run.queued"]
