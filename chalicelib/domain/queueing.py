@@ -9,11 +9,11 @@ number and so its place among what is queued; the joins behind it are bound to i
 (`Command.joins`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import costs, values, wire
+from chalicelib.domain import values, wire
 from chalicelib.domain.commands import Delivery, Part
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
@@ -29,9 +29,7 @@ from chalicelib.domain.model import (
     Head,
     Inquiry,
     Message,
-    ModelSpent,
     Report,
-    RunStatus,
     State,
     Tokens,
     Value,
@@ -152,7 +150,7 @@ def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
             return Draft(after=pending, facts=(told,), commands=(command,))
         resumed = resume(pending, (), now)
         return replace(resumed, facts=(told, *resumed.facts), commands=(command,))
-    facts = _run_queued(ref, command, now)
+    facts = run_queued(ref, command, now)
     head = replace(head, last_run=number)
     if head.run:
         after, status = change_state(_with_queued(head, number), State.RUNNING, head.reason, now)
@@ -236,169 +234,6 @@ def inject(ref: ThreadRef, head: Head, joins: tuple[Command, ...], *, free: int,
     return Draft(after=after, facts=tuple(facts), commands=tuple(rows), messages=tuple(messages))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """How a run ends. `first_queued`: the run after the one that is named next, 0 if there is none."""
-
-    status: RunStatus
-    reason: str
-    error: Mapping[str, Any] | None = None
-    label: str | None = None
-    answer: str | None = None
-    """What the run says in the end: told to the parent of a child."""
-    finished_calls: tuple[str, ...] = ()
-
-
-def end(
-    ref: ThreadRef,
-    head: Head,
-    command: Command,
-    ending: Ending,
-    *,
-    promoted: Command | None,
-    first_queued: int,
-    now: int,
-    balance: tuple[ModelSpent, ...] = (),
-    follow: Callable[[Head], Draft] | None = None,
-) -> Draft:
-    """The run in flight ends; the same write promotes the oldest join it leaves behind and names the next run.
-
-    `follow` names it where another run is parked (`domain.sessions`), on the head without a run in flight.
-
-    `balance` is what stands on the row of the run that ended last (`Head.balance_at`).
-
-    `promoted` is the oldest pending join of this run, if it leaves any. `first_queued` is the number of the second run
-    in the queue (the promoted one not counted), 0 if there is none.
-    """
-    row = replace(
-        command,
-        state=CommandState.DONE,
-        status=ending.status,
-        reason=ending.reason,
-        error=ending.error,
-        label=ending.label,
-        cancelled_by=head.cancel,
-        attempts=head.run_attempt,
-        steps=head.run_steps,
-        usage=head.run_usage,
-        balance=costs.so_far(balance, head, command.model),
-        started_at=head.run_started_at,
-        ended_at=now,
-        first=head.run_first,
-        last=head.messages,
-    )
-    facts = [terminal(row, ending, now, head.run_attempt)]
-    if ending.status is RunStatus.COMPLETED:
-        facts.insert(0, _done(row, now, head.run_attempt))
-    rows = [row]
-    after = replace(head, balance_at=row.number)
-    if promoted is not None:
-        own = promote(promoted, (*command.joins, *free_joins(head)))
-        rows.append(own)
-        facts += _run_queued(ref, own, now)
-        after = _with_promoted(replace(after, free_pending=0, free_from=after.commands + 1), own)
-    sessions, told = _session_over(row, result_of(ending), now)
-    facts += told
-    if follow is not None:
-        named = follow(_no_run(after))
-        return replace(named, facts=(*facts, *named.facts), commands=(*rows, *named.commands), children=sessions)
-    waiting = {head.first_queued, first_queued, promoted.number if promoted else 0} - {0}
-    after, status = _name_next(after, waiting, ending, now)
-    report = None if after.run else _report(after, row, ending, now)
-    return Draft(after=after, facts=(*facts, *status), commands=tuple(rows), children=sessions, report=report)
-
-
-def end_queued(
-    ref: ThreadRef,
-    head: Head,
-    command: Command,
-    *,
-    reason: str,
-    promoted: Command | None,
-    first_queued: int,
-    now: int,
-) -> Draft:
-    """A run that has not started ends cancelled; its message stays in the conversation, and the oldest join bound to it
-    becomes a run in its place. `first_queued`: the queue's new first, the promoted one not counted.
-    """
-    row, messages, facts = withdraw_run(ref, head, command, reason=reason, now=now)
-    sessions, told = _session_over(row, None, now)
-    after = replace(head, queued=head.queued - 1, first_queued=first_queued, messages=head.messages + len(messages))
-    ended = Draft(after=after, facts=(*facts, *told), commands=(row,), messages=messages, children=sessions)
-    if promoted is None:
-        return ended
-    own = promote(promoted, command.joins)
-    return replace(
-        ended,
-        after=_with_promoted(after, own),
-        facts=(*ended.facts, *_run_queued(ref, own, now)),
-        commands=(row, own),
-    )
-
-
-def withdraw_run(
-    ref: ThreadRef, head: Head, command: Command, *, reason: str, now: int
-) -> tuple[Command, tuple[Message, ...], tuple[Fact, ...]]:
-    """Row, placed message and facts of a run that ends before it started."""
-    has_message = command.content is not None and command.place == 0
-    place = head.messages + 1 if has_message else command.place
-    messages = (wire.user_message(ref, command, place=place, run=command.run),) if has_message else ()
-    row = replace(
-        command,
-        content=None,
-        place=place,
-        state=CommandState.WITHDRAWN,
-        status=RunStatus.CANCELLED,
-        reason=reason,
-        ended_at=now,
-    )
-    ending = Ending(status=RunStatus.CANCELLED, reason=reason)
-    return row, messages, (terminal(row, ending, now, 0),)
-
-
-def withdraw_all(ref: ThreadRef, head: Head, commands: tuple[Command, ...], *, reason: str, now: int) -> Draft:
-    """Queued runs and pending joins are taken back, in order; what was said stays in the conversation, unanswered."""
-    rows: list[Command] = []
-    messages: list[Message] = []
-    facts: list[Fact] = []
-    sessions: list[Child] = []
-    at = head
-    for command in commands:
-        if command.is_pending_join:
-            taken = replace(command, state=CommandState.WITHDRAWN, place=at.messages + 1)
-            message = wire.user_message(ref, taken, place=taken.place, run=0)
-            placed: tuple[Message, ...] = (message,)
-            rows.append(replace(taken, content=None))
-            facts.append(Fact(type="message.completed", data={"message": wire.message_body(ref, message)}, at=now))
-        else:
-            row, placed, told = withdraw_run(ref, at, command, reason=reason, now=now)
-            over, of_session = _session_over(row, None, now)
-            rows.append(row)
-            facts += (*told, *of_session)
-            sessions += over
-        messages += placed
-        at = replace(at, messages=at.messages + len(placed))
-    joins = sum(1 for c in commands if c.is_pending_join)
-    queued = head.queued - (len(commands) - joins)
-    pending = head.pending - joins
-    free = sum(1 for c in commands if c.is_pending_join and c.number >= head.free_from)
-    after = replace(
-        at,
-        queued=queued,
-        first_queued=head.first_queued if queued else 0,
-        pending=pending,
-        first_pending=head.first_pending if pending else 0,
-        free_pending=head.free_pending - free,
-    )
-    return Draft(
-        after=after,
-        facts=tuple(facts),
-        commands=tuple(rows),
-        messages=tuple(messages),
-        children=tuple(sessions),
-    )
-
-
 def wait(head: Head, reason: str, on: tuple[str, ...], *, now: int, due_at: int = 0) -> Draft:
     """The run in flight waits: its lease ends, and nobody takes another until it is resumed. `due_at`: when something
     that it waits for expires.
@@ -426,56 +261,6 @@ def due(head: Head, at: int) -> Head:
     return replace(head, due_at=at)
 
 
-def terminate(head: Head, now: int) -> Draft:
-    """The thread takes no more work, for good. A run that is in flight or queued has to be ended by what follows."""
-    told = Fact(type="thread.terminated", data={}, at=now)
-    terminated = replace(head, terminated_at=now)
-    if head.children:
-        terminated = replace(terminated, closing=True, due_at=AT_ONCE)
-    if head.run or head.queued:
-        return Draft(after=terminated, facts=(told,))
-    after, status = change_state(terminated, State.IDLE, cancel_reason(terminated), now)
-    key = f"{head.reference}.terminated"
-    report = Report(key=key, reference=head.reference, outcome="terminated", at=now) if head.parent else None
-    return Draft(after=after, facts=(told, *status), report=report)
-
-
-def tombstone(head: Head, total_cost: int, now: int) -> Draft:
-    """What is left of a deleted thread: its numbers, by which its rows are found, and what it has cost. Whoever held
-    its lease finds another head.
-    """
-    after = replace(
-        _no_run(head),
-        state=State.IDLE,
-        since=now,
-        reason=None,
-        queued=0,
-        first_queued=0,
-        pending=0,
-        first_pending=0,
-        free_pending=0,
-        parked=0,
-        closing=False,
-        deleted_at=now,
-        total_cost=total_cost,
-        due_at=AT_ONCE,
-    )
-    key = f"{head.reference}.deleted"
-    report = Report(key=key, reference=head.reference, outcome="terminated", at=now) if head.parent else None
-    return Draft(after=after, report=report)
-
-
-def cancel_reason(head: Head) -> str:
-    """Why a run of this thread is cancelled (spec section 4)."""
-    return "terminated" if head.terminated_at else "aborted_by_user"
-
-
-def ask_cancel(head: Head, number: int, now: int) -> Head:
-    """The run in flight is asked to end; the sweep ends it if its attempt does not."""
-    due = min(head.due_at, now + CANCEL_GRACE) if head.due_at else now + CANCEL_GRACE
-    return replace(head, cancel=number, cancel_at=now, due_at=due)
-
-
 def change_state(head: Head, state: State, reason: str | None, now: int) -> tuple[Head, tuple[Fact, ...]]:
     """The thread's status, and the event that tells of it; nothing if the state stays."""
     if head.state is state and state is State.RUNNING:
@@ -488,18 +273,6 @@ def promote(join: Command, left: Iterable[tuple[int, int]]) -> Command:
     """A pending join as a run of its own; of the joins that are left with it, those behind it are bound to it."""
     behind = [(max(low, join.number + 1), high) for low, high in left]
     return replace(join, run=join.number, joins=tuple((low, high) for low, high in behind if low <= high))
-
-
-def terminal(row: Command, ending: Ending, now: int, attempt: int) -> Fact:
-    """The one terminal event of a run (I5)."""
-    data: dict[str, Any] = {"reason": ending.reason}
-    if ending.status is RunStatus.FAILED:
-        data["error"] = dict(ending.error or {})
-    if ending.status is RunStatus.CANCELLED:
-        data["finished_calls"] = list(ending.finished_calls)
-    data["usage"] = wire.usage_body(row.usage)
-    data["cost_usd"] = wire.cost_usd(row.usage)
-    return Fact(type=f"run.{ending.status.value}", data=data, at=now, run=row.run, attempt=attempt)
 
 
 def _with_pending(head: Head, number: int) -> Head:
@@ -518,7 +291,7 @@ def free_joins(head: Head) -> tuple[tuple[int, int], ...]:
     return ((head.free_from, head.commands),) if head.free_pending and not head.parked else ()
 
 
-def _with_promoted(head: Head, own: Command) -> Head:
+def with_promoted(head: Head, own: Command) -> Head:
     pending = head.pending - 1
     taken = replace(
         head,
@@ -536,11 +309,11 @@ def _with_queued(head: Head, number: int) -> Head:
 
 def in_flight(head: Head, number: int, now: int) -> Head:
     """Name the run in flight; whoever takes the lease next works on it. The wake-up follows from this row."""
-    free = _no_run(head)
+    free = no_run(head)
     return replace(free, run=number, wake=head.wake + 1, due_at=free.due_at or now + WAKE_GRACE)
 
 
-def _no_run(head: Head) -> Head:
+def no_run(head: Head) -> Head:
     return replace(
         head,
         run=0,
@@ -562,51 +335,11 @@ def _no_run(head: Head) -> Head:
     )
 
 
-def _name_next(head: Head, waiting: set[int], ending: Ending, now: int) -> tuple[Head, tuple[Fact, ...]]:
-    """The run that goes next takes the thread, or the thread comes to rest. `waiting`: the first two of the queue at
-    least.
-    """
-    if not head.queued:
-        state = State.FAILED if ending.status is RunStatus.FAILED else State.IDLE
-        return change_state(_no_run(head), state, ending.reason, now)
-    follows = waiting - {head.first_queued}
-    if head.queued > 1 and not follows:
-        raise StaleHead
-    after = replace(head, queued=head.queued - 1, first_queued=min(follows) if head.queued > 1 else 0)
-    return in_flight(after, head.first_queued, now), ()
-
-
-def _session_over(row: Command, result: Any, now: int) -> tuple[tuple[Child, ...], tuple[Fact, ...]]:
-    """A run that was a child session has ended: its row of the registry, and what tells the thread."""
-    if row.session is None:
-        return (), ()
-    data: dict[str, Any] = {"reference_id": row.session.reference, "outcome": row.status.value}
-    data |= {"result": result} if result is not None else {}
-    over = replace(row.session, status=row.status.value, result=result)
-    return (over,), (Fact(type="child.completed", data=data, at=now),)
-
-
-def result_of(ending: Ending) -> Any:
-    """What a run has come to, for whoever waits for it."""
-    return (ending.error or {}).get("detail") if ending.status is RunStatus.FAILED else ending.answer
-
-
-def _report(head: Head, row: Command, ending: Ending, now: int) -> Report | None:
-    """What a child that comes to rest tells its parent; each of its runs is told at most once."""
-    if not head.parent:
-        return None
-    outcome = "terminated" if head.terminated_at else ending.status.value
-    result = (ending.error or {}).get("detail") if ending.status is RunStatus.FAILED else ending.answer
-    return Report(
-        key=f"{head.reference}.{row.number}", reference=head.reference, outcome=outcome, result=result, at=now
-    )
-
-
 def _queued_message(ref: ThreadRef, command: Command, now: int) -> Fact:
     return Fact(type="message.queued", data={"message": wire.pending_body(ref, command)}, at=now)
 
 
-def _run_queued(ref: ThreadRef, command: Command, now: int) -> tuple[Fact, ...]:
+def run_queued(ref: ThreadRef, command: Command, now: int) -> tuple[Fact, ...]:
     """What an accepted run tells: its message, then itself."""
     data: dict[str, Any] = {"command_id": ref.command(command.number)}
     if command.parent:
@@ -622,8 +355,3 @@ def _run_queued(ref: ThreadRef, command: Command, now: int) -> tuple[Fact, ...]:
 def _completed(ref: ThreadRef, message: Message, now: int, head: Head) -> Fact:
     body = wire.message_body(ref, message)
     return Fact(type="message.completed", data={"message": body}, at=now, run=head.run, attempt=head.run_attempt)
-
-
-def _done(row: Command, now: int, attempt: int) -> Fact:
-    step = wire.done_step(replace(row, ended_at=now))
-    return Fact(type="step.recorded", data={"step": step}, at=now, run=row.run, attempt=attempt)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import children as family
-from chalicelib.domain import entries, people, queueing, sessions, values, wire
+from chalicelib.domain import endings, entries, people, queueing, sessions, values, wire
+from chalicelib.domain.endings import Ending
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
@@ -30,7 +31,7 @@ from chalicelib.domain.model import (
     Verdict,
 )
 from chalicelib.domain.people import Decision
-from chalicelib.domain.queueing import Draft, Ending
+from chalicelib.domain.queueing import Draft
 from chalicelib.domain.sessions import Next
 from chalicelib.engine.journal import then
 from chalicelib.ports import Store
@@ -70,7 +71,7 @@ def end_run(
     follow = None if parked is None else _follow(store, ref, command, parked, now)
     if ending.status is RunStatus.CANCELLED:
         ending = replace(ending, finished_calls=_finished_calls(store, ref, head, placed))
-    return queueing.end(
+    return endings.end(
         ref,
         head,
         command,
@@ -115,7 +116,7 @@ def end_parked(store: Store, ref: ThreadRef, head: Head, command: Command, endin
     ending = replace(ending, finished_calls=_finished_calls(store, ref, alone, closed.messages))
     balance = balance_at(store, ref, head)
     mine = replace(closed.after, queued=0, parked=0, parent="")
-    over = queueing.end(ref, mine, command, ending, promoted=None, first_queued=0, now=now, balance=balance)
+    over = endings.end(ref, mine, command, ending, promoted=None, first_queued=0, now=now, balance=balance)
     told = tuple(fact for fact in over.facts if fact.type != "thread.status")
     row = replace(over.commands[0], parked=None)
     above = _above(store, ref, head, command.number)
@@ -160,7 +161,7 @@ def end_lost_run(store: Store, ref: ThreadRef, head: Head, ending: Ending, *, no
     command = store.open(ref, head=False, commands=[head.run]).commands[head.run]
     closed = close_open(store, ref, head, model=command.model, now=now)
     if not head.run_started_at:
-        row, messages, _ = queueing.withdraw_run(ref, head, command, reason=ending.reason, now=now)
+        row, messages, _ = endings.withdraw_run(ref, head, command, reason=ending.reason, now=now)
         command = replace(row, status=RunStatus.QUEUED, reason=None, ended_at=0)
         closed = replace(closed, messages=messages, after=replace(closed.after, messages=head.messages + len(messages)))
     state = CommandState.DONE if head.run_started_at else CommandState.WITHDRAWN

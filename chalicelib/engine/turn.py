@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from chalicelib.domain import children as family
-from chalicelib.domain import queueing
+from chalicelib.domain import endings, queueing
 from chalicelib.domain.children import Heard
+from chalicelib.domain.endings import Ending
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus
-from chalicelib.domain.queueing import Draft, Ending
+from chalicelib.domain.queueing import Draft
 from chalicelib.engine import context, ending, planning
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
@@ -69,7 +70,7 @@ class Turn:
             return self._cancelled()
 
     def _cancelled(self) -> Result:
-        reason = queueing.cancel_reason(self.attempt.journal.head)
+        reason = endings.cancel_reason(self.attempt.journal.head)
         return self._end(Ending(status=RunStatus.CANCELLED, reason=reason))
 
     def _play(self) -> Result:

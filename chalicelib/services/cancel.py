@@ -10,12 +10,13 @@ nothing.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import queueing, wire
+from chalicelib.domain import endings, queueing, wire
 from chalicelib.domain.commands import Answer, Idempotency, Principal
+from chalicelib.domain.endings import Ending
 from chalicelib.domain.errors import KeyReused, NotFound
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import Command, CommandState, Head, RunStatus
-from chalicelib.domain.queueing import Draft, Ending, StaleHead
+from chalicelib.domain.queueing import Draft, StaleHead
 from chalicelib.engine import ending
 from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
@@ -81,7 +82,7 @@ class Cancel:
             if idem is not None and opened.remembered is not None:
                 return self._replay(ref, head, opened.remembered, idem)
             if everything:
-                reason = queueing.cancel_reason(replace(head, terminated_at=now) if terminate else head)
+                reason = endings.cancel_reason(replace(head, terminated_at=now) if terminate else head)
                 head = self._withdraw_surplus(ref, head, reason)
             key = idem.key if idem else None
             try:
@@ -96,7 +97,7 @@ class Cancel:
 
     def _taken_back(self, ref: ThreadRef, head: Head, now: int, *, everything: bool, terminate: bool) -> Draft:
         """What is queued and pending is withdrawn, and the thread terminated, as asked."""
-        begun = queueing.terminate(head, now) if terminate and not head.terminated_at else Draft(after=head)
+        begun = endings.terminate(head, now) if terminate and not head.terminated_at else Draft(after=head)
         return then(begun, lambda at: self._withdrawal(ref, at, now)) if everything else begun
 
     def _plan(self, ref: ThreadRef, taken_back: Draft, number: int, *, key: str | None, nonce: str, now: int) -> _Plan:
@@ -121,7 +122,7 @@ class Cancel:
             settled = then(noted, lambda at: self._end_queued(ref, at, row, now))
             return _Plan(status=200, run=number, command=asked.number, draft=settled)
         if head.leased(now):
-            asking = then(noted, lambda at: Draft(after=queueing.ask_cancel(at, asked.number, now)))
+            asking = then(noted, lambda at: Draft(after=endings.ask_cancel(at, asked.number, now)))
             return _Plan(status=202, run=number, command=asked.number, draft=asking)
         how = _by_request(head)
         named = replace(noted, after=replace(noted.after, cancel=asked.number))
@@ -134,14 +135,14 @@ class Cancel:
         if first == run.number:
             first = ending.next_queued(self.store, ref, head, after=run.number) if head.queued > 1 else 0
         left = ending.oldest_join(self.store, ref, run.joins)
-        return queueing.end_queued(
-            ref, head, run, reason=queueing.cancel_reason(head), promoted=left, first_queued=first, now=now
+        return endings.end_queued(
+            ref, head, run, reason=endings.cancel_reason(head), promoted=left, first_queued=first, now=now
         )
 
     def _withdrawal(self, ref: ThreadRef, head: Head, now: int) -> Draft:
         rows = self._waiting(ref, head)
         some = tuple(rows[: queueing.placeable(rows, WITHDRAWN_A_WRITE)])
-        return queueing.withdraw_all(ref, head, some, reason=queueing.cancel_reason(head), now=now)
+        return endings.withdraw_all(ref, head, some, reason=endings.cancel_reason(head), now=now)
 
     def _waiting(self, ref: ThreadRef, head: Head) -> list[Command]:
         """Queued runs and pending joins, oldest first; never the run in flight."""
@@ -159,7 +160,7 @@ class Cancel:
         while queueing.placeable(waiting := self._waiting(ref, head), WITHDRAWN_A_WRITE) < len(waiting):
             now = self.appender.clock.now()
             last = tuple(waiting[-queueing.placeable(reversed(waiting), WITHDRAWN_A_WRITE) :])
-            draft = queueing.withdraw_all(ref, head, last, reason=reason, now=now)
+            draft = endings.withdraw_all(ref, head, last, reason=reason, now=now)
             commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
             result = self.appender.log.commit(commit)
             head = alive(result.head)
@@ -201,7 +202,7 @@ class Cancel:
 
 
 def _by_request(head: Head) -> Ending:
-    return Ending(status=RunStatus.CANCELLED, reason=queueing.cancel_reason(head))
+    return Ending(status=RunStatus.CANCELLED, reason=endings.cancel_reason(head))
 
 
 def _asked(head: Head, run: Command, key: str | None, nonce: str, now: int) -> Command:

@@ -8,7 +8,7 @@ are found by the registry, which goes first.
 
 from dataclasses import dataclass
 
-from chalicelib.domain import purging, queueing
+from chalicelib.domain import endings, purging
 from chalicelib.domain.commands import Answer, Principal
 from chalicelib.domain.entries import PICO
 from chalicelib.domain.errors import NotFound, RetryLater
@@ -45,7 +45,7 @@ class Delete:
         standing = self.store.open(ref).head
         for _ in self.appender.tries():
             head, now = alive(standing), self.appender.clock.now()
-            draft = queueing.tombstone(head, total, now)
+            draft = endings.tombstone(head, total, now)
             result = self.appender.log.commit(commit_of(ref, head, draft, now=now, write=self.appender.ids.token()))
             if isinstance(result, Committed):
                 return now

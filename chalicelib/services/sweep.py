@@ -7,9 +7,10 @@ stale, so each head is read again and claimed by a condition: two sweeps at once
 import logging
 from dataclasses import dataclass
 
+from chalicelib.domain.endings import Ending, cancel_reason
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, RunStatus
-from chalicelib.domain.queueing import AWAITING_CHILDREN, CANCEL_GRACE, WAKE_GRACE, Ending, StaleHead, cancel_reason
+from chalicelib.domain.queueing import AWAITING_CHILDREN, CANCEL_GRACE, WAKE_GRACE, StaleHead
 from chalicelib.engine import ending
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import DUE_SHARDS, Committed, Store

@@ -7,13 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.domain import costs, queueing, wire
+from chalicelib.domain import costs, endings, queueing, wire
 from chalicelib.domain.commands import Delivery
+from chalicelib.domain.endings import Ending
 from chalicelib.domain.events import Event, Fact
 from chalicelib.domain.fold import Fold, Folded, fold
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import About, Command, CommandState, Head, Message, ModelSpent, Role, RunStatus, Tokens
-from chalicelib.domain.queueing import Ask, Draft, Ending
+from chalicelib.domain.queueing import Ask, Draft
 
 REF = ThreadRef("org_1", "a" * 20)
 ABOUT = About(title="t", tags=("x",), arguments={"a": 1}, user=None)
@@ -116,7 +117,7 @@ class Stored:
         ending = Ending(status=status, reason=reasons.get(status, "aborted_by_user"), label="yes")
         runs = [row.number for row in self.waiting() if row.is_run]
         self.write(
-            queueing.end(
+            endings.end(
                 REF,
                 self.head,
                 self.commands[self.head.run],
@@ -142,7 +143,7 @@ class Stored:
             bound = [join for join in joins if any(low <= join.number <= high for low, high in ranges)]
             first = runs[0].number if len(runs) > 1 else 0
             self.write(
-                queueing.end_queued(
+                endings.end_queued(
                     REF,
                     self.head,
                     runs[-1],
@@ -157,7 +158,7 @@ class Stored:
         """All that waits is taken back."""
         rows = tuple(self.waiting())
         if rows:
-            self.write(queueing.withdraw_all(REF, self.head, rows, reason="aborted_by_user", now=self.now))
+            self.write(endings.withdraw_all(REF, self.head, rows, reason="aborted_by_user", now=self.now))
 
 
 STEPS: dict[str, Callable[[Stored], None]] = {

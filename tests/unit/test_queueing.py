@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.domain import queueing
+from chalicelib.domain import endings, queueing
 from chalicelib.domain.commands import Delivery
+from chalicelib.domain.endings import Ending
 from chalicelib.domain.events import TERMINAL, Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import CONTENT_BYTES, QUEUED_COMMANDS, TRANSACTION_BYTES
 from chalicelib.domain.model import Command, CommandState, Head, Message, RunStatus, State, Tokens
-from chalicelib.domain.queueing import Ask, Draft, Ending, StaleHead
+from chalicelib.domain.queueing import Ask, Draft, StaleHead
 
 REF = ThreadRef("org_1", "a" * 20)
 NEW = Head(rev=1, agent="assistant", created_at=1, active_at=1, since=1)
@@ -70,7 +71,7 @@ class Thread:
         """The run in flight ends and leaves its joins behind."""
         queue = [row.number for row in self.queue()]
         return self.write(
-            queueing.end(
+            endings.end(
                 REF,
                 self.head,
                 self.rows[self.head.run],
@@ -84,7 +85,7 @@ class Thread:
     def withdraw(self) -> Draft:
         """All that waits is taken back."""
         rows = sorted([*self.queue(), *self.pending()], key=lambda row: row.number)
-        return self.write(queueing.withdraw_all(REF, self.head, tuple(rows), reason="aborted_by_user", now=self.now))
+        return self.write(endings.withdraw_all(REF, self.head, tuple(rows), reason="aborted_by_user", now=self.now))
 
     def cancel_queued(self, number: int) -> Draft:
         """A run behind the run in flight is taken back."""
@@ -92,7 +93,7 @@ class Thread:
         bound = [join for join in self.pending() if any(low <= join.number <= high for low, high in row.joins)]
         others = [other.number for other in self.queue() if other.number != number]
         return self.write(
-            queueing.end_queued(
+            endings.end_queued(
                 REF,
                 self.head,
                 row,
@@ -413,7 +414,7 @@ def test_an_end_whose_rows_do_not_show_the_second_of_two_queued_runs_is_stale() 
     thread = talk("join", "start", "enqueue", "enqueue")
     ending = Ending(status=RunStatus.COMPLETED, reason="max_steps")
     with pytest.raises(StaleHead):
-        queueing.end(REF, thread.head, thread.rows[1], ending, promoted=None, first_queued=0, now=9)
+        endings.end(REF, thread.head, thread.rows[1], ending, promoted=None, first_queued=0, now=9)
 
 
 # ---------------------------------------------------------------- taking back
@@ -477,7 +478,7 @@ def test_taking_all_back_places_what_was_said_in_order_and_leaves_the_run_in_fli
 def test_taking_back_the_newest_alone_leaves_the_older_in_their_order() -> None:
     thread = talk("join", "start", "join", "enqueue", "enqueue", "join")
     newest = (thread.rows[4], thread.rows[5])
-    thread.write(queueing.withdraw_all(REF, thread.head, newest, reason="aborted_by_user", now=9))
+    thread.write(endings.withdraw_all(REF, thread.head, newest, reason="aborted_by_user", now=9))
     head = thread.head
     assert (head.queued, head.first_queued, head.pending, head.free_pending, head.first_pending) == (1, 3, 1, 1, 2)
     thread.end()
@@ -486,10 +487,10 @@ def test_taking_back_the_newest_alone_leaves_the_older_in_their_order() -> None:
 
 def test_a_cancel_is_due_soon_and_never_later_than_what_was_due_before() -> None:
     head = talk("join", "start").head
-    asked = queueing.ask_cancel(replace(head, due_at=0), 7, 100)
+    asked = endings.ask_cancel(replace(head, due_at=0), 7, 100)
     assert (asked.cancel, asked.cancel_at, asked.due_at) == (7, 100, 100 + queueing.CANCEL_GRACE)
-    assert queueing.ask_cancel(replace(head, due_at=150), 7, 100).due_at == 150
-    assert queueing.ask_cancel(replace(head, due_at=10**12), 7, 100).due_at == 100 + queueing.CANCEL_GRACE
+    assert endings.ask_cancel(replace(head, due_at=150), 7, 100).due_at == 150
+    assert endings.ask_cancel(replace(head, due_at=10**12), 7, 100).due_at == 100 + queueing.CANCEL_GRACE
 
 
 # ---------------------------------------------------------------- bounds
