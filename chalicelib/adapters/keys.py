@@ -15,6 +15,7 @@ part of every `pk`, percent-encoded, so that no two orgs and no two threads can 
 | thread#<org>#<token>#files                | place of the path        | file, or mark of an empty folder          |
 | thread#<org>#<token>#logs#<day>           | instant and name         | row of the log, a block a day             |
 | thread#<org>#<token>#values               | name                     | durable value                             |
+| thread#<org>#<token>#effects              | name                     | effect                                    |
 | thread#<org>#<token>#subscribers          | connection               | subscription of a websocket               |
 | idempotency#<org>#<shard>                 | hash of the key          | what an Idempotency-Key stands for        |
 | key#<hash>                                | key                      | API key; the org is a value               |
@@ -26,8 +27,9 @@ Numbers inside keys are padded with zeros to 15 digits: text order is number ord
 number, so that `sk > after` is also right when a cursor lies inside a page. A file's sort key is its path as it is,
 with U+0001 for `/` (`domain.paths.place`): what is inside a folder is one range, and a path of 1,024 bytes fits.
 
-Two sparse indexes, keys only, both over heads: `by_activity` (`act_pk` = org, `act_sk` = last activity and token;
-absent once the thread is deleted) and `by_due` (`due_pk` = one of 32 shards, `due_at`; absent while nothing is due).
+Two sparse indexes, keys only: `by_activity` over heads (`act_pk` = org, `act_sk` = last activity and token; absent once
+the thread is deleted) and `by_due` over heads and effects (`due_pk` = one of 32 shards, `due_at`; absent while nothing
+is due).
 """
 
 from collections.abc import Iterator
@@ -219,6 +221,22 @@ def files(ref: ThreadRef) -> str:
 def file(ref: ThreadRef, path: str) -> Key:
     """A file of a thread. Paths hold no controls, so the place is injective without an encoding."""
     return Key(files(ref), place(path))
+
+
+def effects(ref: ThreadRef) -> str:
+    """The partition of a thread's effects."""
+    return join("thread", ref.org, ref.token, "effects")
+
+
+def effect(ref: ThreadRef, name: str) -> Key:
+    """An effect of a thread."""
+    return Key(effects(ref), name)
+
+
+def effect_at(pk: str, sk: str) -> str | None:
+    """The name of the effect with that key; None for any other row."""
+    parts = split(pk)
+    return sk if len(parts) == 4 and parts[0] == "thread" and parts[3] == "effects" else None
 
 
 def subscribers(ref: ThreadRef) -> str:

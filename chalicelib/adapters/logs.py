@@ -45,7 +45,7 @@ def is_there(table: Table, ref: ThreadRef, row: LogRow) -> bool:
 def write(table: Table, ref: ThreadRef, row: LogRow, remember: Action | None) -> Logged:
     """See `Store.log`."""
     wanted = [_thread(table, ref), *actions(table.name, ref, [row]), *([{"Put": remember}] if remember else [])]
-    refusals = _transact(table, wanted)
+    refusals = transact(table, wanted)
     if refusals is None or is_there(table, ref, row):
         return Logged(stored=True)
     holder = refusals.get(len(wanted) - 1) if remember else None
@@ -55,13 +55,13 @@ def write(table: Table, ref: ThreadRef, row: LogRow, remember: Action | None) ->
 def put_value(table: Table, ref: ThreadRef, value: Value) -> bool:
     """See `Store.put_value`."""
     one = {"Put": put(table.name, keys.value(ref, value.name), rows.value_row(value))}
-    return _transact(table, [_thread(table, ref), one]) is None
+    return transact(table, [_thread(table, ref), one]) is None
 
 
 def remove_value(table: Table, ref: ThreadRef, name: str) -> bool:
     """See `Store.remove_value`."""
     one = {"Delete": delete(table.name, keys.value(ref, name), EXISTS)}
-    return _transact(table, [_thread(table, ref), one]) is None
+    return transact(table, [_thread(table, ref), one]) is None
 
 
 def by_keys(table: Table, ref: ThreadRef, wanted: Collection[str]) -> list[LogRow]:
@@ -105,7 +105,7 @@ def _thread(table: Table, ref: ThreadRef) -> Action:
     return {"ConditionCheck": check(table.name, keys.head(ref), EXISTS, Test("de", "absent"))}
 
 
-def _transact(table: Table, wanted: Collection[Action]) -> dict[int, Item | None] | None:
+def transact(table: Table, wanted: Collection[Action]) -> dict[int, Item | None] | None:
     """Send until the outcome is known: None if it was done, else the rows that refused, by the place of the action."""
     return table.patience.run(lambda: _attempt(table, wanted))
 

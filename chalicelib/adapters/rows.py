@@ -29,6 +29,8 @@ from chalicelib.domain.model import (
     Call,
     Command,
     CommandState,
+    Effect,
+    EffectState,
     File,
     Head,
     Message,
@@ -182,6 +184,7 @@ CALL = (
     choice("outcome", "outcome", Outcome, None),
     packed("result", "result", None),
     number("logged", "logged"),
+    packed("said", "said", (), tuple),
 )
 
 FILE = (
@@ -206,6 +209,22 @@ VALUE = (
     text("name", "name"),
     packed("value", "value"),
     number("updated_at", "updated_at", ...),
+)
+
+EFFECT = (
+    text("id", "id"),
+    text("name", "name"),
+    packed("arguments", "arguments"),
+    number("at", "at", ...),
+    number("created_at", "created_at", ...),
+    choice("state", "state", EffectState, EffectState.SCHEDULED),
+    number("tries", "tries"),
+    number("due_at", "due_at"),
+    number("until", "until"),
+    text("nonce", "nonce", ""),
+    number("wakes", "wakes"),
+    text("error", "error", None),
+    number("expires_at", "gone_at"),
 )
 
 REMEMBERED = (
@@ -307,6 +326,21 @@ def value_row(value: DurableValue) -> dict[str, Value]:
 def value_of(item: Item) -> DurableValue:
     """The durable value in an item."""
     return DurableValue(**decode(VALUE, item))
+
+
+def effect_row(ref: ThreadRef, effect: Effect) -> dict[str, Value]:
+    """The attributes of an effect, those of the index and for the table's TTL included."""
+    row = VERSION | encode(EFFECT, effect)
+    if effect.due_at:
+        row["due_pk"] = due_pk(ref)
+    if effect.expires_at:
+        row["expires_at"] = {"N": str(-(-effect.expires_at // SECOND))}
+    return row
+
+
+def effect_of(item: Item) -> Effect:
+    """The effect in an item."""
+    return Effect(**decode(EFFECT, item))
 
 
 def app_cost_of(item: Item | None) -> int:

@@ -23,6 +23,7 @@ from chalicelib.domain.model import (
     Call,
     Command,
     CommandState,
+    Effect,
     File,
     Head,
     Message,
@@ -62,6 +63,7 @@ class Draft:
     gone_files: tuple[str, ...] = ()
     logs: tuple[LogRow, ...] = ()
     values: tuple[Value, ...] = ()
+    effects: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Command, Message, ModelSpent, Tokens
 from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.workers import Happening, Workers
 from chalicelib.ports import Clock, FileObjects, Models, Store
@@ -50,6 +51,9 @@ class Attempt:
     """The newest messages as this attempt knows them."""
     arguments: Mapping[str, Any]
     tools: Mapping[str, Tool]
+    environment: Environment = field(default_factory=Environment)
+    context: dict[str, Any] = field(default_factory=dict)
+    """What the code of this attempt shares (`ThreadState.context`)."""
     watched_at: float = field(default=0.0)
 
     def covers(self, seconds: float) -> bool:

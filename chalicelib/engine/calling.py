@@ -7,23 +7,24 @@ has not started starts, what had started follows its tool's rule (`on_retry`).
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import entries, values
 from chalicelib.domain.entries import LogRow
-from chalicelib.domain.errors import InvalidRequest, NotFound
 from chalicelib.domain.events import Fact
 from chalicelib.domain.limits import TOOL_RESULT_BYTES
 from chalicelib.domain.model import Call, Head, Outcome
 from chalicelib.domain.queueing import Draft
+from chalicelib.engine import changing, fitting
 from chalicelib.engine.agent import Tool
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.ending import completed_call, duration_ms, tell_results
 from chalicelib.engine.files import Change, Shelf
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.run_files import Asked, RunFiles
+from chalicelib.engine.run_hands import RunHands
 from chalicelib.engine.speech import AskedCall, Speech
 from chalicelib.engine.state import ThreadState
 from chalicelib.engine.workers import Flag, Returned
@@ -33,10 +34,6 @@ GONE = "The tool no longer exists in this release, so the call did not run."
 CUT = "The answer was cut by the output limit, so this call did not run."
 #: Results that one write stores: each is in its row and in its event, in a transaction of at most 3 MB (design 4.4).
 RESULTS_A_WRITE = 20
-
-
-class _Unchanged(Exception):
-    """A decision that leaves everything as it is: nothing is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +116,7 @@ class Calling:
         self._flags[call.id] = self._attempt.workers.run(tool, state, call.id, dict(call.arguments))
 
     def _state(self, call: Call, flag: Flag) -> ThreadState:
-        ref = self._attempt.ref
+        ref, notebook = self._attempt.ref, self._notebook(call)
         return ThreadState(
             thread_id=ref.id,
             run_id=ref.run(call.run),
@@ -127,8 +124,11 @@ class Calling:
             idempotency_token=f"{ref.token}.{call.run}.{call.id}",
             arguments=self._attempt.arguments,
             cancel=flag,
+            context=self._attempt.context,
+            environment=self._attempt.environment,
             files=self._files(call.id, flag),
-            notebook=self._notebook(call),
+            notebook=notebook,
+            hands=RunHands(attempt=self._attempt, notebook=notebook, ask=self._asking(call.id, flag)),
         )
 
     def _notebook(self, call: Call) -> Notebook:
@@ -142,19 +142,24 @@ class Calling:
             attempt=attempt.journal.attempt,
             call=call,
             tell=attempt.workers.inbox.put,
+            environment=attempt.environment,
         )
 
     def _files(self, call_id: str, flag: Flag) -> RunFiles:
         """The files for one call: it reads by itself, and hands what it wants to change to this thread."""
-        attempt = self._attempt
+        attempt, ask = self._attempt, self._asking(call_id, flag)
+        shelf = Shelf(store=attempt.store, objects=attempt.objects, ref=attempt.ref)
+        return RunFiles(shelf=shelf, clock=attempt.clock, cancel=flag, ask=lambda change: ask(change, True))
 
-        def ask(change: Change) -> None:
-            asked = Asked(call_id, change)
-            attempt.workers.inbox.put(asked)
+    def _asking(self, call_id: str, flag: Flag) -> Callable[[Change, bool], None]:
+        """The way of a call's changes to this thread."""
+
+        def ask(change: Change, of_run: bool) -> None:
+            asked = Asked(call_id, change, of_run=of_run)
+            self._attempt.workers.inbox.put(asked)
             asked.wait(flag)
 
-        shelf = Shelf(store=attempt.store, objects=attempt.objects, ref=attempt.ref)
-        return RunFiles(shelf=shelf, clock=attempt.clock, cancel=flag, ask=ask)
+        return ask
 
     def _await(self) -> list[Call]:
         """Results that have landed, or calls whose time is over."""
@@ -176,24 +181,7 @@ class Calling:
         return ended + [self._timed_out(call_id, now) for call_id in late]
 
     def _change(self, asked: Asked) -> None:
-        """A change of a file that a tool waits for, under the attempt's token. It is no progress: a run that does this
-        alone, again and again, is lost all the same.
-        """
-
-        def decide(head: Head) -> Draft:
-            draft = asked.change(head)
-            if draft is None:
-                raise _Unchanged
-            return replace(draft, facts=tuple(replace(f, run=head.run, attempt=head.run_attempt) for f in draft.facts))
-
-        try:
-            self._attempt.journal.write(decide)
-        except _Unchanged:
-            asked.settle()
-        except (InvalidRequest, NotFound) as refusal:
-            asked.settle(refusal)
-        else:
-            asked.settle()
+        changing.make(self._attempt.journal, asked)
 
     def _timed_out(self, call_id: str, now: int) -> Call:
         self._flags[call_id].set()
@@ -310,18 +298,7 @@ def _seconds(attempt: Attempt, call: Call) -> float:
 
 def _misfit(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
     """Why the arguments do not fit the tool's schema, or None. A schema that is none refuses every call, in words."""
-    from jsonschema import Draft202012Validator, SchemaError  # heavy: loaded when a tool is first called
-
-    try:
-        faults = sorted(
-            Draft202012Validator(tool.parameters).iter_errors(arguments), key=lambda e: list(map(str, e.path))
-        )
-    except SchemaError as error:
-        return f"The tool's schema is not valid: {error.message}"
-    if not faults:
-        return None
-    where = "/".join(str(p) for p in faults[0].absolute_path) or "arguments"
-    return values.cut_text(f"The arguments do not fit the tool's schema: {where}: {faults[0].message}", 1000)
+    return fitting.misfit(tool.parameters, arguments)
 
 
 def started_call(head: Head, call: Call, now: int) -> Fact:

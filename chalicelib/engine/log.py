@@ -76,6 +76,7 @@ def commit_of(
         gone_files=draft.gone_files,
         logs=draft.logs,
         values=draft.values,
+        effects=draft.effects,
         remember=remember,
         now=now,
         write=write,

@@ -6,7 +6,7 @@ release. A wake-up for a thread without work does nothing. So wake-ups may come 
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain.errors import LeaseLost, RetryLater
@@ -15,6 +15,7 @@ from chalicelib.domain.model import Head, Tokens
 from chalicelib.engine import context
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.attempt import LEASE_SECONDS, MICROS, RESERVE_SECONDS, Attempt
+from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.turn import Result, Turn
 from chalicelib.engine.workers import Workers
@@ -36,6 +37,7 @@ class TakeTurn:
     price: Callable[[str, Tokens], int | None]
     default_model: str
     version: str
+    environment: Environment = field(default_factory=Environment)
 
     def run(self, ref: ThreadRef, remaining: Callable[[], float]) -> None:
         """Work on a thread until it has no more work or the invocation's time is over. Raises RetryLater."""
@@ -124,6 +126,7 @@ class TakeTurn:
             window=[opened.messages[place] for place in places if place in opened.messages],
             arguments=arguments,
             tools=tools,
+            environment=self.environment,
             watched_at=self.appender.clock.monotonic(),
         )
         return Turn(attempt=attempt, recovered=recovered), fault
