@@ -16,7 +16,7 @@ from chalice.app import (
 )
 
 from chalicelib.doors.application import Application
-from chalicelib.doors.http import commands, events, files, messages, notes, people, runs, service, threads
+from chalicelib.doors.http import commands, endpoints, events, files, messages, notes, people, runs, service, threads
 from chalicelib.doors.http.house import House
 
 # Names at deployment; the template merged at packaging puts the real queue and the table's own stream in their place.
@@ -35,7 +35,7 @@ def _door(name: str) -> Any:
 
 app = Application("turnlog", house=_house)
 app.experimental_feature_flags.add("WEBSOCKETS")
-for topic in (threads, messages, runs, people, events, files, notes, commands, service):
+for topic in (threads, messages, runs, people, events, files, notes, endpoints, commands, service):
     app.register_blueprint(topic.routes, url_prefix="/api")
 
 

@@ -22,8 +22,10 @@ from chalicelib.settings import Settings
 
 if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not by all
     from chalicelib.engine.agent import Agent
+    from chalicelib.engine.environment import Environment
     from chalicelib.services.accept import Accept
     from chalicelib.services.appending import Appender
+    from chalicelib.services.call_endpoint import CallEndpoint
     from chalicelib.services.cancel import Cancel
     from chalicelib.services.cost import Cost
     from chalicelib.services.delete import Bury, Delete
@@ -34,9 +36,11 @@ if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not
     from chalicelib.services.files import Files
     from chalicelib.services.hear import Hear
     from chalicelib.services.logs import Logs
+    from chalicelib.services.outside import Outside
     from chalicelib.services.people import People
     from chalicelib.services.provision import Provision
     from chalicelib.services.read import Read
+    from chalicelib.services.run_effect import RunEffect
     from chalicelib.services.subscribe import Subscribe
     from chalicelib.services.sweep import Sweep
     from chalicelib.services.take_turn import TakeTurn
@@ -219,6 +223,36 @@ class House:
         return People(store=self.store, appender=self.appender)
 
     @cached_property
+    def environment(self) -> "Environment":
+        """Settings for agents' code."""
+        from chalicelib.engine.environment import Environment
+
+        return Environment(texts=self.settings.env, secrets=self.settings.secrets)
+
+    @cached_property
+    def outside(self) -> "Outside":
+        """States of threads outside of their runs."""
+        from chalicelib.services.outside import Outside
+
+        return Outside(
+            store=self.store, objects=self.file_objects, appender=self.appender, environment=self.environment
+        )
+
+    @cached_property
+    def endpoints(self) -> "CallEndpoint":
+        """Endpoints of agents."""
+        from chalicelib.services.call_endpoint import CallEndpoint
+
+        return CallEndpoint(outside=self.outside, agents=self.agents)
+
+    @cached_property
+    def run_effect(self) -> "RunEffect":
+        """Effects of agents."""
+        from chalicelib.services.run_effect import RunEffect
+
+        return RunEffect(outside=self.outside, agents=self.agents)
+
+    @cached_property
     def read(self) -> "Read":
         """Reads."""
         from chalicelib.services.read import Read
@@ -302,6 +336,7 @@ class House:
             default_model=self.settings.default_model,
             version=self.settings.version,
             hear=self.hear,
+            environment=self.environment,
         )
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event, Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Call, Child, Command, File, Head, Inquiry, Message, Report, Value
+from chalicelib.domain.model import About, Call, Child, Command, Effect, File, Head, Inquiry, Message, Report, Value
 
 # JSON-safe values: what passed the border of `domain.values`. `Any` because mypy has no useful recursive JSON type.
 JSON = Any
@@ -163,6 +163,7 @@ class Opened:
     values: Mapping[str, Value] = field(default_factory=dict)
     inquiries: Mapping[str, Inquiry] = field(default_factory=dict)
     children: Mapping[str, Child] = field(default_factory=dict)
+    effects: Mapping[str, Effect] = field(default_factory=dict)
     app_cost: int = 0
     remembered: Remembered | None = None
 
@@ -209,6 +210,8 @@ class Commit:
     heard: tuple[str, ...] = ()
     """Keys of the reports in the thread's inbox that the commit takes out."""
     upward: Upward | None = None
+    effects: tuple[Effect, ...] = ()
+    """Effects that are scheduled or taken back."""
     remember: Remembered | None = None
     now: int
     write: str
@@ -254,6 +257,14 @@ class LogPage:
     reached: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """Something whose time has come: a thread, or an effect of it if one is named."""
+
+    ref: ThreadRef
+    effect: str = ""
+
+
 class Store(Protocol):
     """The table. Reads are strongly consistent unless they say that they go through an index."""
 
@@ -269,6 +280,7 @@ class Store(Protocol):
         values: Collection[str] = (),
         inquiries: Collection[str] = (),
         children: Collection[str] = (),
+        effects: Collection[str] = (),
         spent: bool = False,
         key: str | None = None,
         now: int = 0,
@@ -356,8 +368,36 @@ class Store(Protocol):
         index.
         """
 
-    def due(self, shard: int, *, until: int, limit: int) -> list[ThreadRef]:
-        """Threads of one of the DUE_SHARDS shards whose due time has come, oldest first. By index."""
+    def due(self, shard: int, *, until: int, limit: int) -> list[Due]:
+        """What is due in one of the DUE_SHARDS shards, oldest first: threads and effects. By index."""
+
+    def schedule(self, ref: ThreadRef, effect: Effect) -> bool:
+        """Put an effect of a thread that is neither deleted nor terminated: one conditional transaction. The same name
+        again changes nothing. False: there is no such thread, or it takes none.
+        """
+
+    def effects(self, ref: ThreadRef, *, after: str, limit: int) -> list[Effect]:
+        """Effects of a thread in the order of their names, after one: one query. What is done is among them until it
+        expires.
+        """
+
+    def claim_effect(self, ref: ThreadRef, name: str, *, now: int, due_at: int) -> Effect | None:
+        """Put off an effect that is due at `now`, and name a new wake-up for it: one conditional update. None: it is
+        not due, or somebody was faster.
+        """
+
+    def take_effect(self, ref: ThreadRef, name: str, *, now: int, until: int, nonce: str) -> Effect | None:
+        """Begin a try that may last until an instant: one conditional update. None: the effect is not scheduled, its
+        time has not come, or another try may be at work. The same nonce again answers the same try.
+        """
+
+    def settle_effect(self, ref: ThreadRef, taken: Effect, after: Effect, row: LogRow) -> bool:
+        """What has become of a try, and its row in the log: one transaction. False: the try is no longer the newest, or
+        the effect was taken back; then nothing changes. The same again answers the same.
+        """
+
+    def remove_effect(self, ref: ThreadRef, name: str, *, expires_at: int) -> bool:
+        """Take back an effect that is scheduled or parked. False: there is none, or it is done or was taken back."""
 
     def about(self, refs: Collection[ThreadRef]) -> Mapping[ThreadRef, tuple[Head, About]]:
         """Head and about of up to 50 threads, in one batch read."""
@@ -467,6 +507,9 @@ class Queue(Protocol):
         """Say that a thread may have work. The same number and cause again is swallowed. Raises RetryLater when it
         could not be sent.
         """
+
+    def wake_effect(self, ref: ThreadRef, effect_id: str, *, number: int) -> None:
+        """Say that an effect may be due, by its public id. The same number again is swallowed. Raises RetryLater."""
 
 
 class Blobs(Protocol):

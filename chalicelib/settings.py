@@ -12,6 +12,8 @@ LOCAL_STAGES = frozenset({"local", "test"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 #: HMAC-SHA256 wants a key as long as its output (RFC 2104, section 3).
 SECRET_BYTES = 32
+#: Ours: each occurrence of a secret in a text is replaced, which would maim texts if it were a common word.
+HIDDEN_CHARACTERS = 8
 
 
 class WrongSetting(Exception):
@@ -37,6 +39,10 @@ class Settings:
     openai_api_key: str | None = field(repr=False)
     anthropic_api_key: str | None = field(repr=False)
     version: str = VERSION
+    env: Mapping[str, str] = field(default_factory=dict)
+    """For agents' code: what `TURNLOG_ENV_<NAME>` holds, by NAME."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """For agents' code, never stored or shown: what `TURNLOG_SECRET_<NAME>` holds, by NAME."""
 
     @property
     def is_local(self) -> bool:
@@ -62,6 +68,8 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         openai_base_url=env.get("OPENAI_BASE_URL") or None,
         openai_api_key=env.get("OPENAI_API_KEY") or None,
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or None,
+        env=_behind(env, "TURNLOG_ENV_"),
+        secrets=_behind(env, "TURNLOG_SECRET_"),
     )
     _check(settings)
     return settings
@@ -74,11 +82,22 @@ def _needed(env: Mapping[str, str], name: str) -> str:
     return value
 
 
+def _behind(env: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The variables whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in env.items() if name.startswith(prefix) and value}
+
+
 def _check(settings: Settings) -> None:
     if len(settings.secret) < SECRET_BYTES:
         raise WrongSetting(f"TURNLOG_SECRET must have at least {SECRET_BYTES} bytes.")
     if not all(part.strip() for part in settings.default_model.partition(":")):
         raise WrongSetting("TURNLOG_MODEL must be `provider:model`, for example `bedrock:anthropic.claude-sonnet-4-5`.")
+    for name, value in settings.secrets.items():
+        if len(value) < HIDDEN_CHARACTERS:
+            raise WrongSetting(
+                f"TURNLOG_SECRET_{name} must have at least {HIDDEN_CHARACTERS} characters: a shorter one cannot be "
+                "told from other text, and so not be kept out of what is stored."
+            )
     if not settings.is_local:
         return
     if settings.endpoint is None:

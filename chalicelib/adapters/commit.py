@@ -13,7 +13,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from chalicelib.adapters import keys, logs, rows, upward
+from chalicelib.adapters import effects, keys, logs, rows, upward
 from chalicelib.adapters.codec import Column, Item, Value
 from chalicelib.adapters.keys import Key
 from chalicelib.adapters.pages import page_row, paginate
@@ -214,6 +214,8 @@ def _changes(commit: Commit, table: str) -> Iterator[dict[str, Any]]:
         yield _change(table, keys.inquiry(ref, inquiry.id), rows.INQUIRY, rows.inquiry_row(inquiry))
     for value in commit.values:
         yield _change(table, keys.value(ref, value.name), rows.VALUE, rows.value_row(value))
+    for effect in commit.effects:
+        yield effects.change(table, ref, effect)
     for file in commit.files:
         yield _change(table, keys.file(ref, file.path), rows.FILE, rows.file_row(file))
 

@@ -18,6 +18,7 @@ part of every `pk`, percent-encoded, so that no two orgs and no two threads can 
 | thread#<org>#<token>#children             | numbers of the reference | row of the registry                       |
 | thread#<org>#<token>#inbox                | key of the report        | report of a child, until it is heard      |
 | thread#<org>#<token>#questions            | numbers of its id        | question or approval                      |
+| thread#<org>#<token>#effects              | name                     | effect                                    |
 | thread#<org>#<token>#subscribers          | connection               | subscription of a websocket               |
 | idempotency#<org>#<shard>                 | hash of the key          | what an Idempotency-Key stands for        |
 | key#<hash>                                | key                      | API key; the org is a value               |
@@ -30,8 +31,8 @@ number, so that `sk > after` is also right when a cursor lies inside a page. A f
 with U+0001 for `/` (`domain.paths.place`): what is inside a folder is one range, and a path of 1,024 bytes fits.
 
 Two sparse indexes, keys only. `by_activity` is over heads (`act_pk` = org, `act_sk` = last activity and token; absent
-for children, and once the thread is deleted). `by_due` is over heads and reports in inboxes (`due_pk` = one of 32
-shards, `due_at`; absent while nothing is due).
+for children, and once the thread is deleted). `by_due` is over heads, effects and reports in inboxes (`due_pk` = one of
+32 shards, `due_at`; absent while nothing is due).
 """
 
 from collections.abc import Iterator
@@ -264,6 +265,22 @@ def files(ref: ThreadRef) -> str:
 def file(ref: ThreadRef, path: str) -> Key:
     """A file of a thread. Paths hold no controls, so the place is injective without an encoding."""
     return Key(files(ref), place(path))
+
+
+def effects(ref: ThreadRef) -> str:
+    """The partition of a thread's effects."""
+    return join("thread", ref.org, ref.token, "effects")
+
+
+def effect(ref: ThreadRef, name: str) -> Key:
+    """An effect of a thread."""
+    return Key(effects(ref), name)
+
+
+def effect_at(pk: str, sk: str) -> str | None:
+    """The name of the effect with that key; None for any other row."""
+    parts = split(pk)
+    return sk if len(parts) == 4 and parts[0] == "thread" and parts[3] == "effects" else None
 
 
 def subscribers(ref: ThreadRef) -> str:

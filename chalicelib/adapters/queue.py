@@ -6,6 +6,8 @@ most 128 characters of a small alphabet.
 """
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -28,12 +30,28 @@ class SqsQueue:
     def wake(self, ref: ThreadRef, *, epoch: int, number: int, because: str = "") -> None:
         """See the port. The window of deduplication is five minutes (SQS FIFO)."""
         body = {"v": BODY_VERSION, "kind": "wake", "org": ref.org, "thread": ref.id}
+        self._send(
+            body,
+            group=digest("group", ref.org, ref.token, str(epoch)).hex(),
+            once=digest("wake", ref.org, ref.token, str(number), because).hex(),
+        )
+
+    def wake_effect(self, ref: ThreadRef, effect_id: str, *, number: int) -> None:
+        """See the port. Each effect is a group of its own: none waits behind a turn, and no turn behind one."""
+        body = {"v": BODY_VERSION, "kind": "effect", "org": ref.org, "thread": ref.id, "effect": effect_id}
+        self._send(
+            body,
+            group=digest("effect", ref.org, effect_id, str(number)).hex(),
+            once=digest("effect", ref.org, effect_id, str(number)).hex(),
+        )
+
+    def _send(self, body: Mapping[str, Any], *, group: str, once: str) -> None:
         try:
             self._clients.client("sqs", attempts=ATTEMPTS).send_message(
                 QueueUrl=self._url,
                 MessageBody=json.dumps(body, separators=(",", ":")),
-                MessageGroupId=digest("group", ref.org, ref.token, str(epoch)).hex(),
-                MessageDeduplicationId=digest("wake", ref.org, ref.token, str(number), because).hex(),
+                MessageGroupId=group,
+                MessageDeduplicationId=once,
             )
         except (BotoCoreError, ClientError) as error:
             raise RetryLater("The wake-up could not be sent.", retry_after_seconds=1) from error

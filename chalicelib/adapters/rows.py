@@ -32,6 +32,8 @@ from chalicelib.domain.model import (
     ChildKind,
     Command,
     CommandState,
+    Effect,
+    EffectState,
     File,
     Head,
     Inquiry,
@@ -208,6 +210,7 @@ CALL = (
     choice("outcome", "outcome", Outcome, None),
     packed("result", "result", None),
     number("logged", "logged"),
+    packed("said", "said", (), tuple),
     text("waits", "waits", ""),
     flag("ready", "ready"),
     packed("answers", "answers", (), tuple, list),
@@ -283,6 +286,22 @@ VALUE = (
     text("name", "name"),
     packed("value", "value"),
     number("updated_at", "updated_at", ...),
+)
+
+EFFECT = (
+    text("id", "id"),
+    text("name", "name"),
+    packed("arguments", "arguments"),
+    number("at", "at", ...),
+    number("created_at", "created_at", ...),
+    choice("state", "state", EffectState, EffectState.SCHEDULED),
+    number("tries", "tries"),
+    number("due_at", "due_at"),
+    number("until", "until"),
+    text("nonce", "nonce", ""),
+    number("wakes", "wakes"),
+    text("error", "error", None),
+    number("expires_at", "gone_at"),
 )
 
 REMEMBERED = (
@@ -417,6 +436,21 @@ def value_row(value: DurableValue) -> dict[str, Value]:
 def value_of(item: Item) -> DurableValue:
     """The durable value in an item."""
     return DurableValue(**decode(VALUE, item))
+
+
+def effect_row(ref: ThreadRef, effect: Effect) -> dict[str, Value]:
+    """The attributes of an effect, those of the index and for the table's TTL included."""
+    row = VERSION | encode(EFFECT, effect)
+    if effect.due_at:
+        row["due_pk"] = due_pk(ref)
+    if effect.expires_at:
+        row["expires_at"] = {"N": str(-(-effect.expires_at // SECOND))}
+    return row
+
+
+def effect_of(item: Item) -> Effect:
+    """The effect in an item."""
+    return Effect(**decode(EFFECT, item))
 
 
 def app_cost_of(item: Item | None) -> int:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from pynamodb.expressions.operand import Path
 
 from chalicelib.adapters import commit as commits
+from chalicelib.adapters import effects as effect_rows
 from chalicelib.adapters import keys, logs, pages, rows, upward
 from chalicelib.adapters.codec import Item, Value, to_json
 from chalicelib.adapters.keys import Key
@@ -21,9 +22,9 @@ from chalicelib.adapters.writes import Test, number, update
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Event
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import About, Child, Command, File, Head, Inquiry, Message, Report
+from chalicelib.domain.model import About, Child, Command, Effect, File, Head, Inquiry, Message, Report
 from chalicelib.domain.model import Value as DurableValue
-from chalicelib.ports import Commit, Committed, Logged, LogPage, Moved, Opened, Remembered
+from chalicelib.ports import Commit, Committed, Due, Logged, LogPage, Moved, Opened, Remembered
 
 T = TypeVar("T")
 
@@ -62,6 +63,7 @@ class TableStore:
         values: Collection[str] = (),
         inquiries: Collection[str] = (),
         children: Collection[str] = (),
+        effects: Collection[str] = (),
         spent: bool = False,
         key: str | None = None,
         now: int = 0,
@@ -73,11 +75,11 @@ class TableStore:
         of_values = {keys.value(ref, name): name for name in values}
         of_inquiries = {keys.inquiry(ref, inquiry_id): inquiry_id for inquiry_id in inquiries}
         of_children = {keys.child(ref, reference): reference for reference in children}
+        of_effects = {keys.effect(ref, name): name for name in effects}
         singles = [keys.head(ref)] * head + [keys.about(ref)] * about + [keys.spent(ref)] * spent
         of_key = [keys.idempotency(ref.org, key)] if key is not None else []
-        found = self._table.get(
-            [*singles, *of_commands, *of_messages, *of_calls, *of_values, *of_inquiries, *of_children, *of_key]
-        )
+        of_rows = [*of_commands, *of_messages, *of_calls, *of_values, *of_inquiries, *of_children, *of_effects]
+        found = self._table.get([*singles, *of_rows, *of_key])
         return Opened(
             head=_shaped(found, keys.head(ref), rows.head_of),
             about=_shaped(found, keys.about(ref), rows.about_of),
@@ -87,6 +89,7 @@ class TableStore:
             values={name: rows.value_of(found[at]) for at, name in of_values.items() if at in found},
             inquiries={name: rows.inquiry_of(found[at]) for at, name in of_inquiries.items() if at in found},
             children={name: rows.child_of(found[at]) for at, name in of_children.items() if at in found},
+            effects={name: rows.effect_of(found[at]) for at, name in of_effects.items() if at in found},
             app_cost=rows.app_cost_of(found.get(keys.spent(ref))),
             remembered=_alive(found.get(of_key[0]) if of_key else None, now),
         )
@@ -222,10 +225,37 @@ class TableStore:
         )
         return [(item["act_sk"]["S"], ref) for item, ref in _threads(islice(found, limit))]
 
-    def due(self, shard: int, *, until: int, limit: int) -> list[ThreadRef]:
+    def due(self, shard: int, *, until: int, limit: int) -> list[Due]:
         """See the port."""
         found = self._table.query(keys.due_partition(shard), DUE <= until, limit=limit, index="by_due")
-        return [ref for _, ref in _threads(islice(found, limit))]
+        return [
+            Due(ref=ref, effect=keys.effect_at(item["pk"]["S"], item["sk"]["S"]) or "")
+            for item, ref in _threads(islice(found, limit))
+        ]
+
+    def schedule(self, ref: ThreadRef, effect: Effect) -> bool:
+        """See the port."""
+        return effect_rows.schedule(self._table, ref, effect)
+
+    def effects(self, ref: ThreadRef, *, after: str, limit: int) -> list[Effect]:
+        """See the port."""
+        return effect_rows.page(self._table, ref, after=after, limit=limit)
+
+    def claim_effect(self, ref: ThreadRef, name: str, *, now: int, due_at: int) -> Effect | None:
+        """See the port."""
+        return effect_rows.claim(self._table, ref, name, now=now, due_at=due_at)
+
+    def take_effect(self, ref: ThreadRef, name: str, *, now: int, until: int, nonce: str) -> Effect | None:
+        """See the port."""
+        return effect_rows.take(self._table, ref, name, now=now, until=until, nonce=nonce)
+
+    def settle_effect(self, ref: ThreadRef, taken: Effect, after: Effect, row: LogRow) -> bool:
+        """See the port."""
+        return effect_rows.settle(self._table, ref, taken, after, row)
+
+    def remove_effect(self, ref: ThreadRef, name: str, *, expires_at: int) -> bool:
+        """See the port."""
+        return effect_rows.remove(self._table, ref, name, expires_at=expires_at)
 
     def about(self, refs: Collection[ThreadRef]) -> Mapping[ThreadRef, tuple[Head, About]]:
         """See the port. Threads without a head are left out."""

@@ -140,6 +140,25 @@ class Upload:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Call:
+    """A request to an endpoint of an agent. Headers that hold credentials are left out; `body` is a JSON value."""
+
+    method: str
+    query: Mapping[str, list[str]]
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """What an endpoint of an agent answers: status, safe JSON, headers of its own."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class FileContent:
     """A file and its bytes; `data` None: they are larger than an answer."""
 

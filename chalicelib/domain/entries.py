@@ -247,6 +247,22 @@ def tool_body(
     }
 
 
+def handler_body(
+    *, name: str, handler: str, error: str | None, duration_ms: int, request: Any, response: Any = None
+) -> dict[str, Any]:
+    """Code of an agent outside its tools: a `hook`, an `effect` or an `endpoint`. It succeeded if it has no `error`."""
+    return {
+        "model": name,
+        "cost_total": None,
+        "handler": handler,
+        "status": "success" if error is None else "error",
+        "duration_ms": duration_ms,
+        "error": None if error is None else values.cut_text(error, LOG_TEXT_BYTES),
+        "request": json_text(request, GLANCE_BYTES),
+        "response": json_text(response, GLANCE_BYTES),
+    }
+
+
 # -- frames
 
 _LARGE = ("app_request", "app_response", "app_data", "app_trigger", "app_message", "app_error")

@@ -15,7 +15,10 @@ rest.
     │   ├── UnsupportedMedia 415
     │   ├── ThreadTerminated 423
     │   ├── QueueFull        429   retry after a while
-    │   └── RetryLater       503   nothing is wrong with the request; send it again
+    │   ├── RetryLater       503   nothing is wrong with the request; send it again
+    │   ├── EndpointProblem  4xx   code of the agent refused the request, in its own words
+    │   ├── EndpointFailed   500   code of the agent raised; its log says what
+    │   └── EndpointLate     504   code of the agent took longer than it may
     ├── ModelError                 the provider failed; `retryable` says whether asking again can help
     └── LeaseLost                  another attempt owns the run: stop, write nothing more
 
@@ -92,6 +95,8 @@ class MethodNotAllowed(Refusal):
     status = 405
     name = "method-not-allowed"
     title = "This route does not know that method."
+    allow: tuple[str, ...] = ()
+    """The methods that it knows, where they are not the route's own."""
 
 
 class KeyReused(Refusal):
@@ -161,6 +166,33 @@ class RetryLater(Refusal):
     status = 503
     name = "retry-later"
     title = "Please send the request again."
+
+
+class EndpointProblem(Refusal):
+    """Code of the agent refused the request, with a status and words of its own."""
+
+    name = "endpoint-problem"
+    title = "The endpoint refused the request."
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class EndpointFailed(Refusal):
+    """Code of the agent raised. What it raised is in the thread's log and nowhere else."""
+
+    status = 500
+    name = "endpoint-failed"
+    title = "The endpoint failed."
+
+
+class EndpointLate(Refusal):
+    """Code of the agent took longer than it may; what it has stored by then stays."""
+
+    status = 504
+    name = "endpoint-timeout"
+    title = "The endpoint took too long."
 
 
 class ModelError(TurnlogError):

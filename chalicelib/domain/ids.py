@@ -8,6 +8,9 @@ key of the row follows from the id and the caller's org. The org is never part o
     msg_<token>_c<number>                the user's message of command <number>
     msg_<token>_r<run>s<step>            the assistant's answer of a model step
     msg_<token>_r<run>t<step>            the tool results of a model step
+    msg_<token>_r<run>i<number>          a message that code of a run has placed; the number follows from its call
+    msg_<token>_p<place>                 a message that code outside a run has placed
+    eff_<token>_<name>                   an effect, 20 characters of its own
     art_<token>_<run>_<step>_<position>  the whole result of a call, where the log keeps only a part of it
     apr_<token>_<run>_<step>_<position>  the approval that a call needs
     qst_<token>_<run>_<step>_<position>_<number>  a question of a call
@@ -25,7 +28,8 @@ _TOKEN = "[a-z2-7]{20}"
 _NUMBER = "[1-9][0-9]{0,14}"
 _THREAD = re.compile(rf"thr_({_TOKEN})\Z")
 _NUMBERED = re.compile(rf"(run|cmd|evt)_({_TOKEN})_({_NUMBER})\Z")
-_MESSAGE = re.compile(rf"msg_({_TOKEN})_(?:c({_NUMBER})|r({_NUMBER})([st])({_NUMBER}))\Z")
+_MESSAGE = re.compile(rf"msg_({_TOKEN})_(?:c({_NUMBER})|r({_NUMBER})([sti])({_NUMBER})|p({_NUMBER}))\Z")
+_EFFECT = re.compile(rf"eff_({_TOKEN})_({_TOKEN})\Z")
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,18 @@ class ThreadRef:
         """Public id of the role=tool message of a model step."""
         return f"msg_{self.token}_r{run}t{step}"
 
+    def placed_in_run(self, run: int, number: int) -> str:
+        """Public id of a message that code of a run has placed."""
+        return f"msg_{self.token}_r{run}i{number}"
+
+    def placed(self, place: int) -> str:
+        """Public id of a message that code outside a run has placed."""
+        return f"msg_{self.token}_p{place}"
+
+    def effect(self, name: str) -> str:
+        """Public id of an effect."""
+        return f"eff_{self.token}_{name}"
+
     def artifact(self, run: int, step: int, position: int) -> str:
         """Public id of the artifact that holds the whole result of a call: the one at that position of a model step."""
         return f"art_{self.token}_{run}_{step}_{position}"
@@ -79,12 +95,13 @@ class ThreadRef:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageTag:
-    """Where a message came from: a command, or a step of a run."""
+    """Where a message came from: a command, a step of a run, code of a run (`step` 0), or its place says it."""
 
     command: int = 0
     run: int = 0
     step: int = 0
     tool: bool = False
+    place: int = 0
 
 
 def thread_ref(org: str, thread_id: str) -> ThreadRef | None:
@@ -122,4 +139,14 @@ def message_tag(ref: ThreadRef, message_id: str) -> MessageTag | None:
         return None
     if found.group(2):
         return MessageTag(command=int(found.group(2)))
+    if found.group(6):
+        return MessageTag(place=int(found.group(6)))
+    if found.group(4) == "i":
+        return MessageTag(run=int(found.group(3)))
     return MessageTag(run=int(found.group(3)), step=int(found.group(5)), tool=found.group(4) == "t")
+
+
+def effect_name(ref: ThreadRef, effect_id: str) -> str | None:
+    """The name in the id of an effect of this thread, or None if the id is none of it."""
+    found = _EFFECT.match(effect_id)
+    return found.group(2) if found and found.group(1) == ref.token else None

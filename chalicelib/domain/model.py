@@ -295,6 +295,42 @@ class Value:
     updated_at: int
 
 
+class EffectState(StrEnum):
+    """What is to become of an effect. The last two are kept for a while, so that nobody schedules it anew."""
+
+    SCHEDULED = "scheduled"
+    PARKED = "parked"
+    DONE = "done"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """Code that is to run outside of turns at a due time (`domain.effects`). Instants are microseconds, 0: none."""
+
+    id: str
+    """Its name inside the thread; the public id is `ThreadRef.effect` of it."""
+    name: str
+    arguments: Mapping[str, Any]
+    at: int
+    """When it is, or was, to run."""
+    created_at: int
+    state: EffectState = EffectState.SCHEDULED
+    tries: int = 0
+    """Tries that have begun."""
+    due_at: int = 0
+    """When somebody has to look at it next: to run it, or because a try has gone silent."""
+    until: int = 0
+    """Until then a try may be at work."""
+    nonce: str = ""
+    """Tells the newest try from another that began at the same instant."""
+    wakes: int = 0
+    """Wake-ups that the sweep has named for it."""
+    error: str | None = None
+    """Why the last try failed."""
+    expires_at: int = 0
+
+
 class Outcome(StrEnum):
     """How a tool call ended (spec section 5)."""
 
@@ -319,7 +355,9 @@ class Call:
     outcome: Outcome | None = None
     result: Any = None
     logged: int = 0
-    """Entries of this call that stand in the thread's log already, should it run again."""
+    """Notes of this call (entries, events, messages, effects) that are stored already, should it run again."""
+    said: tuple[int, ...] = ()
+    """Numbers of the commands that this call has queued, should it run again."""
     waits: str = ""
     """Id of the question or approval that it waits for."""
     ready: bool = False
@@ -352,6 +390,8 @@ __all__ = [
     "ChildKind",
     "Command",
     "CommandState",
+    "Effect",
+    "EffectState",
     "File",
     "Head",
     "Inquiry",

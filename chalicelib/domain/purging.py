@@ -10,7 +10,7 @@ from dataclasses import replace
 from chalicelib.domain.model import Head
 
 #: Families without blocks.
-WHOLE = ("children", "inbox", "questions", "files", "values")
+WHOLE = ("children", "inbox", "effects", "questions", "files", "values")
 #: Microseconds after the deletion at which what was under way then has come to its end: a function lives 15 minutes.
 SECOND_LOOK = 16 * 60 * 1_000_000
 

@@ -25,6 +25,7 @@ from chalicelib.domain.model import (
     Child,
     Command,
     CommandState,
+    Effect,
     File,
     Head,
     Inquiry,
@@ -77,6 +78,7 @@ class Draft:
     heard: tuple[str, ...] = ()
     report: Report | None = None
     """What the parent of this thread is told with the same write."""
+    effects: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

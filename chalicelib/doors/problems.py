@@ -43,6 +43,8 @@ def of_refusal(refusal: Refusal, *, headers: Mapping[str, str] | None = None) ->
         more["Retry-After"] = str(max(1, refusal.retry_after_seconds or _RETRY_SECONDS))
     if refusal.status == Unauthorized.status:
         more["WWW-Authenticate"] = "Bearer"
+    if isinstance(refusal, MethodNotAllowed) and refusal.allow:
+        more["Allow"] = ", ".join(refusal.allow)
     errors = refusal.faults if refusal.faults or refusal.status != InvalidRequest.status else (_whole(refusal),)
     return _problem(refusal.status, refusal.name, refusal.title, refusal.detail, more, errors)
 

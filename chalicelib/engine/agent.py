@@ -15,6 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
+from chalicelib.engine import effects, endpoints
+from chalicelib.engine.definitions import DefinitionError as DefinitionError
+from chalicelib.engine.effects import Effect
+from chalicelib.engine.endpoints import Endpoint
 from chalicelib.engine.schema import SchemaError, parameters_of
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import ToolSpec
@@ -26,10 +30,6 @@ DEFAULT_MODEL_SECONDS = 300.0
 DEFAULT_MAX_STEPS = 50
 log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}\Z")
-
-
-class DefinitionError(Exception):
-    """An agent or a tool is defined wrongly; the text says where and how to mend it."""
 
 
 class ToolFailure(Exception):
@@ -150,6 +150,8 @@ class Agent:
     """Agents that this one may start by itself, with the tools `subagent_create` and `subagent_message`."""
     child_sessions: bool = False
     """It may place sessions on its own thread, with the tools `child_session_create`, `_list`, `_events`, `_gather`."""
+    endpoints: Sequence[Endpoint] = ()
+    effects: Sequence[Effect] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -160,6 +162,8 @@ class Agent:
             raise DefinitionError(f"agent {self.name}: max_steps must be between 1 and 250")
         if not 0 < self.model_seconds <= MAX_SECONDS:
             raise DefinitionError(f"agent {self.name}: model_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
+        endpoints.check(self.name, self.endpoints)
+        effects.check(self.name, self.effects)
         if not callable(self.tools):
             _check_names(self.name, self.tools)
 

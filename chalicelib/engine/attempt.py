@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Command, Head, Message, ModelSpent, Tokens
 from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.log import Log
 from chalicelib.engine.workers import Happening, Workers
@@ -57,6 +58,9 @@ class Attempt:
     """Names of the agents that there are."""
     wake: Callable[[ThreadRef, Head | None, Head], None]
     """Send the wake-up that a commit on another thread has named."""
+    environment: Environment = field(default_factory=Environment)
+    context: dict[str, Any] = field(default_factory=dict)
+    """What the code of this attempt shares (`ThreadState.context`)."""
     watched_at: float = field(default=0.0)
 
     def covers(self, seconds: float) -> bool:

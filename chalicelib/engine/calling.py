@@ -7,7 +7,7 @@ is adopted, what has not started starts, what waits goes on waiting, what had st
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -16,14 +16,13 @@ from chalicelib.domain import children as family
 from chalicelib.domain import entries, people, queueing, values
 from chalicelib.domain.children import Heard
 from chalicelib.domain.entries import LogRow
-from chalicelib.domain.errors import InvalidRequest, NotFound
 from chalicelib.domain.events import Fact
 from chalicelib.domain.limits import TOOL_RESULT_BYTES
 from chalicelib.domain.model import Call, Head, Outcome, Verdict
 from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft
 from chalicelib.domain.sessions import GATHER, park
-from chalicelib.engine import children, sessions
+from chalicelib.engine import changing, children, sessions
 from chalicelib.engine.asking import Asker, Question
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
 from chalicelib.engine.ending import completed_call, duration_ms, next_session, tell_results
@@ -33,6 +32,7 @@ from chalicelib.engine.notes import Notebook
 from chalicelib.engine.planning import Begun, begin, candidates
 from chalicelib.engine.registry import reports
 from chalicelib.engine.run_files import Asked, RunFiles
+from chalicelib.engine.run_hands import RunHands
 from chalicelib.engine.state import ThreadState
 from chalicelib.engine.workers import Flag, Returned
 
@@ -190,7 +190,7 @@ class Calling:
         self._flags[call.id] = self._attempt.workers.run(tool, state, call.id, dict(call.arguments))
 
     def _state(self, call: Call, flag: Flag) -> ThreadState:
-        ref = self._attempt.ref
+        ref, notebook = self._attempt.ref, self._notebook(call)
         return ThreadState(
             thread_id=ref.id,
             run_id=ref.run(call.run),
@@ -198,8 +198,11 @@ class Calling:
             idempotency_token=f"{ref.token}.{call.run}.{call.id}",
             arguments=self._attempt.arguments,
             cancel=flag,
+            context=self._attempt.context,
+            environment=self._attempt.environment,
             files=self._files(call.id, flag),
-            notebook=self._notebook(call),
+            notebook=notebook,
+            hands=RunHands(attempt=self._attempt, notebook=notebook, ask=self._asking(call.id, flag)),
             asker=Asker(call_id=call.id, answers=call.answers),
         )
 
@@ -214,19 +217,24 @@ class Calling:
             attempt=attempt.journal.attempt,
             call=call,
             tell=attempt.workers.inbox.put,
+            environment=attempt.environment,
         )
 
     def _files(self, call_id: str, flag: Flag) -> RunFiles:
         """The files for one call: it reads by itself, and hands what it wants to change to this thread."""
-        attempt = self._attempt
+        attempt, ask = self._attempt, self._asking(call_id, flag)
+        shelf = Shelf(store=attempt.store, objects=attempt.objects, ref=attempt.ref)
+        return RunFiles(shelf=shelf, clock=attempt.clock, cancel=flag, ask=lambda change: ask(change, True))
 
-        def ask(change: Change) -> None:
-            asked = Asked(call_id, change)
-            attempt.workers.inbox.put(asked)
+    def _asking(self, call_id: str, flag: Flag) -> Callable[[Change, bool], None]:
+        """The way of a call's changes to this thread."""
+
+        def ask(change: Change, of_run: bool) -> None:
+            asked = Asked(call_id, change, of_run=of_run)
+            self._attempt.workers.inbox.put(asked)
             asked.wait(flag)
 
-        shelf = Shelf(store=attempt.store, objects=attempt.objects, ref=attempt.ref)
-        return RunFiles(shelf=shelf, clock=attempt.clock, cancel=flag, ask=ask)
+        return ask
 
     def _await(self) -> list[Call]:
         """Results that have landed, or calls whose time is over."""
@@ -255,24 +263,7 @@ class Calling:
         return ended + [self._timed_out(call_id, now) for call_id in late]
 
     def _change(self, asked: Asked) -> None:
-        """A change of a file that a tool waits for, under the attempt's token. It is no progress: a run that does this
-        alone, again and again, is lost all the same.
-        """
-
-        def decide(head: Head) -> Draft:
-            draft = asked.change(head)
-            if draft is None:
-                raise _Unchanged
-            return replace(draft, facts=tuple(replace(f, run=head.run, attempt=head.run_attempt) for f in draft.facts))
-
-        try:
-            self._attempt.journal.write(decide)
-        except _Unchanged:
-            asked.settle()
-        except (InvalidRequest, NotFound) as refusal:
-            asked.settle(refusal)
-        else:
-            asked.settle()
+        changing.make(self._attempt.journal, asked)
 
     def _put(self, asked: Question) -> None:
         """A call has a question for people: it waits from now on, and its worker is gone."""

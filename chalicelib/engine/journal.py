@@ -14,7 +14,7 @@ from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, Message
 from chalicelib.domain.queueing import Draft, StaleHead
 from chalicelib.engine.log import Log, commit_of
-from chalicelib.engine.notes import ALONE, BESIDE, Notes, Room
+from chalicelib.engine.notes import ALONE, BESIDE, Notes, Room, Taken
 from chalicelib.ports import Clock, Committed
 
 Decide = Callable[[Head], Draft]
@@ -49,6 +49,7 @@ def then(first: Draft, decide: Decide) -> Draft:
         children=tuple({c.reference: c for c in (*first.children, *second.children)}.values()),
         heard=first.heard + second.heard,
         report=second.report or first.report,
+        effects=first.effects + second.effects,
     )
 
 
@@ -120,14 +121,14 @@ class Journal:
             if self.head.cancel and not ending:
                 raise CancelSeen
             before, now = self.head, self._clock.now()
+            notes = self.notes.take(room)
             try:
-                draft = self._draft(before, decide)
+                draft = self._draft(before, notes, decide)
             except StaleHead:
                 self._look_again(before, ending)
                 continue
             after = replace(draft.after, stalls=0) if progress else draft.after
             name = f"{self.run}.{self.attempt}.{self._writes}"
-            notes = self.notes.take(room)
             noted = notes.along(replace(draft, after=after), self.notes.calls)
             commit = commit_of(self.ref, before, noted, now=now, write=name)
             result = self._log.commit(commit)
@@ -147,10 +148,14 @@ class Journal:
             raise RuntimeError(f"the rows of {self.ref.id} contradict its head at rev {head.rev}")
         self._see_moved(head, ending)
 
-    def _draft(self, head: Head, decide: Decide) -> Draft:
+    def _draft(self, head: Head, notes: Taken, decide: Decide) -> Draft:
+        def noted(at: Head) -> Draft:
+            first = notes.first(self.ref, at, self.attempt)
+            return then(first, decide) if first.facts else decide(at)
+
         if self._opening is None:
-            return decide(head)
-        return then(self._opening(head), decide)
+            return noted(head)
+        return then(self._opening(head), noted)
 
     def _see_moved(self, head: Head | None, ending: bool) -> None:
         try:

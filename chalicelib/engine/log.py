@@ -100,6 +100,7 @@ def commit_of(
         children=draft.children,
         heard=draft.heard,
         upward=upward or _upward(draft),
+        effects=draft.effects,
         remember=remember,
         now=now,
         write=write,

@@ -1,28 +1,36 @@
-"""What tools of an attempt note down: entries for the thread's log and durable values, until a write takes them along.
+"""What tools and hooks of an attempt note down until a write takes it along: entries for the thread's log, durable
+values, events, messages for the context, effects.
 
 Neither may be written by itself: a tool whose attempt has lost its lease must not leave anything (I3). So a note waits
 here, and the attempt's next write carries it, behind the fencing token. If none comes within a second, the turn writes
 for the notes alone. After a lost lease the attempt writes nothing more, and its notes are gone with it.
 
-Entries are numbered within their call. What a call has stored is counted on the call's row in the same write, so that a
-tool that runs again after a crash and logs the same again leaves each entry once.
+Notes but values are numbered within their call. What a call has stored is counted on the call's row in the same write,
+so that a tool that runs again after a crash and notes the same again leaves each note once. A hook has no call: what it
+notes is stored as often as it runs.
+
+What a note tells or places comes first in its write, so that nothing of a run follows the run's end (I5).
 
 Tools note on their own threads; the turn's thread alone takes and settles.
 """
 
+import hashlib
 import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chalicelib.domain import entries, values
+from chalicelib.domain import effects, entries, values
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import InvalidRequest, RetryLater, TooLarge
+from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import KB, VALUE_BYTES, VALUE_NAME_CHARACTERS
-from chalicelib.domain.model import Call, Value
+from chalicelib.domain.model import Call, Effect, Head, Message, Role, Value
 from chalicelib.domain.queueing import Draft
+from chalicelib.engine import messages
+from chalicelib.engine.environment import Environment
 from chalicelib.ports import Clock, Store
 
 #: A note waits this long for a write that comes anyway; it is visible within 5 s (spec section 9).
@@ -55,7 +63,7 @@ class Noted:
 
 @dataclass(frozen=True, kw_only=True)
 class _Note:
-    """An entry (then `number` counts within its call) or a value."""
+    """One of these; `number` counts all but values within their call."""
 
     call_id: str
     size: int
@@ -64,6 +72,10 @@ class _Note:
     number: int = 0
     row: LogRow | None = None
     value: Value | None = None
+    event: Fact | None = None
+    message: Message | None = None
+    """Without its place."""
+    effect: Effect | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,19 +89,43 @@ class Taken:
         if not self.notes:
             return draft
         named = {note.value.name: note.value for note in self.notes if note.value}
-        counts = {note.call_id: note.number for note in self.notes if note.row}
-        own = {call.id for call in draft.calls}
+        planned = {note.effect.id: note.effect for note in self.notes if note.effect}
+        counts, own = self.counts, {call.id for call in draft.calls}
         counted = tuple(
             replace(calls[call_id], logged=number)
             for call_id, number in counts.items()
             if call_id in calls and call_id not in own
         )
+        going_on = tuple(
+            replace(call, logged=counts[call.id]) if call.id in counts and call.outcome is None else call
+            for call in draft.calls
+        )
         return replace(
             draft,
             logs=draft.logs + tuple(note.row for note in self.notes if note.row),
             values=draft.values + tuple(named.values()),
-            calls=draft.calls + counted,
+            calls=going_on + counted,
+            effects=draft.effects + tuple(planned.values()),
         )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many notes of each call are stored with these."""
+        return {note.call_id: note.number for note in self.notes if note.number}
+
+    def first(self, ref: ThreadRef, head: Head, attempt: int) -> Draft:
+        """What these notes tell and place, before anything else that their write says."""
+        draft = Draft(after=head)
+        for note in self.notes:
+            told = Draft(after=draft.after)
+            if note.event is not None:
+                fact = replace(note.event, run=head.run, attempt=attempt)
+                told = Draft(after=draft.after, facts=(fact,))
+            elif note.message is not None:
+                message = replace(note.message, place=draft.after.messages + 1)
+                told = messages.placed(ref, draft.after, message, attempt=attempt)
+            draft = Draft(after=told.after, facts=draft.facts + told.facts, messages=draft.messages + told.messages)
+        return draft
 
 
 @dataclass(kw_only=True)
@@ -110,7 +146,7 @@ class Notes:
         """Keep a note, made with the number that names its row. False if there is no room or nobody takes it."""
         with self.lock:
             made = note(self.written + 1)
-            if made.call_id not in self.calls or self.bytes + made.size > WAITING_BYTES:
+            if (made.call_id and made.call_id not in self.calls) or self.bytes + made.size > WAITING_BYTES:
                 return False
             self.written += 1
             self.bytes += made.size
@@ -149,11 +185,19 @@ class Notes:
         """These notes are stored."""
         with self.lock:
             self.waiting = self.waiting[len(taken.notes) :]
+            for call_id, number in taken.counts.items():
+                if call_id in self.calls:
+                    self.calls[call_id] = replace(self.calls[call_id], logged=number)
             self.settled += len(taken.notes)
             self.bytes = sum(note.size for note in self.waiting)
 
+    def scheduled(self) -> dict[str, Effect]:
+        """Effects that still wait to be scheduled or taken back, by name."""
+        with self.lock:
+            return {note.effect.id: note.effect for note in self.waiting if note.effect}
+
     def begin(self, call: Call) -> None:
-        """A call runs: its notes are taken from now on."""
+        """A call runs, or its row has changed: its notes are taken from now on."""
         with self.lock:
             self.calls[call.id] = call
 
@@ -165,7 +209,7 @@ class Notes:
 
 @dataclass(kw_only=True)
 class Notebook:
-    """Log and values for one call of a tool. `tell` says that there is a note."""
+    """Notes of one call of a tool, or of a hook (a call without an id). `tell` says that there is a note."""
 
     notes: Notes
     store: Store
@@ -174,24 +218,106 @@ class Notebook:
     attempt: int
     call: Call
     tell: Callable[[Noted], None]
+    environment: Environment = field(default_factory=Environment)
     logged: int = 0
+    """Notes of this call so far, values left out."""
+    entries: int = 0
+    said: int = 0
     full: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def log(self, entry: Any) -> None:
         """Note an entry. Never raises, whatever the entry is."""
-        body = entries.app_body(entry)
+        hidden = self.environment.safe(entry) if self.environment.secrets else entry
+        body = entries.app_body(hidden)
         with self.lock:
             if self.full:
                 return
-            if self.logged >= ENTRIES_A_CALL or not self._log(body):
+            if self.entries >= ENTRIES_A_CALL or not self._log(body):
                 self.full = True
                 self._log(entries.app_body(FULL))
+
+    def emit(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Note an event. Raises ValueError if there is no room."""
+        fact = Fact(type=kind, data=data, at=self.notes.clock.now())
+        self._keep(lambda number, written: _Note(call_id="", size=values.size(data), event=fact))
+
+    def place(
+        self, role: Role, content: tuple[Mapping[str, Any], ...], metadata: Mapping[str, Any], silent: bool
+    ) -> str:
+        """Note a message for the context; answers its id. Raises ValueError if there is no room."""
+        made: list[str] = []
+
+        def note(number: int, written: int) -> _Note:
+            made[:] = [self.ref.placed_in_run(self.run, int.from_bytes(self._mark(number, written)[:6], "big") or 1)]
+            message = Message(
+                place=0,
+                id=made[0],
+                run=self.run,
+                role=role,
+                content=content,
+                metadata=metadata,
+                created_at=self.notes.clock.now(),
+                silent=silent,
+            )
+            return _Note(call_id="", size=2 * values.size([*content]), message=message)
+
+        self._keep(note)
+        return made[0]
+
+    def schedule(self, effect: Effect) -> str:
+        """Note an effect, without its id; answers that. Raises ValueError if there is no room."""
+        made: list[str] = []
+
+        def note(number: int, written: int) -> _Note:
+            made[:] = [effects.name_of(self.ref.token, self._mark(number, written).hex())]
+            named = replace(effect, id=made[0])
+            return _Note(call_id="", size=values.size(dict(effect.arguments)), effect=named)
+
+        self._keep(note)
+        return made[0]
+
+    def next_said(self) -> int:
+        """The number of the next command of this call."""
+        with self.lock:
+            self.said += 1
+            return self.said
+
+    def counted(self, number: int, command: int) -> Call | None:
+        """The call's row once it has queued its command of that number; None for a hook. On the turn's thread."""
+        standing = self.notes.calls.get(self.call.id)
+        if standing is None:
+            return None
+        counted = replace(standing, said=(*standing.said[: number - 1], command))
+        self.notes.begin(counted)
+        return counted
+
+    def take_back(self, effect: Effect) -> None:
+        """Note that an effect is not to run. Raises ValueError if there is no room."""
+        self._keep(lambda number, written: _Note(call_id="", size=0, effect=effect))
+
+    def _mark(self, number: int, written: int) -> bytes:
+        """What names the thing of a note: the same when its call runs again."""
+        own = f"{self.call.id}.{number}" if self.call.id else f"hook.{self.attempt}.{written}"
+        return hashlib.sha256(f"{self.run}.{own}".encode()).digest()
+
+    def _keep(self, make: Callable[[int, int], _Note]) -> None:
+        """Number a note and keep it; one that was stored when the call ran before is there already."""
+        with self.lock:
+            number = self.logged + 1
+            if number <= self.call.logged:
+                make(number, 0)
+            elif not self.notes.note(
+                lambda written: replace(make(number, written), call_id=self.call.id, number=number)
+            ):
+                raise ValueError("this was not stored: too much waits to be stored, or the call is over")
+            self.logged = number
+        self.tell(Noted(call_id=self.call.id))
 
     def set(self, name: str, value: Any) -> None:
         """Note a value; later notes of the same name win. Raises ValueError for a name or a size that is no good."""
         try:
-            checked = checked_value(name, values.safe(value))
+            checked = checked_value(name, self.environment.safe(value))
         except (InvalidRequest, TooLarge) as error:
             raise ValueError(str(error)) from None
         row = Value(name=name, value=checked, updated_at=self.notes.clock.now())
@@ -220,18 +346,20 @@ class Notebook:
         number = self.logged + 1
         if number <= self.call.logged:
             self.logged = number
+            self.entries += 1
             return True
         at = self.notes.clock.now()
 
         def note(written: int) -> _Note:
             key = entries.key(at, f"a{self.run}.{self.attempt}.{written:06d}")
-            message_id = self.ref.answer(self.run, self.call.step)
+            message_id = self.ref.answer(self.run, self.call.step) if self.call.step else None
             row = LogRow(key=key, kind="app", at=at, run=self.run, message_id=message_id, body=body)
             return _Note(call_id=self.call.id, size=values.size(body), number=number, row=row)
 
         if not self.notes.note(note):
             return False
         self.logged = number
+        self.entries += 1
         self.tell(Noted(call_id=self.call.id))
         return True
 

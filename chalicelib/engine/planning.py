@@ -5,7 +5,7 @@ not fit never reach a tool, and that a call which needs a person's word does not
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,7 @@ from chalicelib.domain import people, values
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Child, ChildKind, Head, Inquiry, Outcome
 from chalicelib.domain.queueing import Draft
-from chalicelib.engine import children, sessions
-from chalicelib.engine.agent import Tool
+from chalicelib.engine import children, fitting, sessions
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.ending import completed_call
 from chalicelib.engine.journal import then
@@ -150,23 +149,7 @@ def _row(attempt: Attempt, asked: AskedCall, speech: Speech, call_id: str, step:
         known = ", ".join(sorted(attempt.tools)) or "none"
         fault = f"There is no tool named {asked.name!r}. Known tools: {known}."
     elif fault is None:
-        fault = _misfit(attempt.tools[asked.name], arguments or {})
+        fault = fitting.misfit(attempt.tools[asked.name].parameters, arguments or {})
     if fault is None:
         return call
     return replace(call, outcome=Outcome.ERROR, result=fault, ended_at=now)
-
-
-def _misfit(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-    """Why the arguments do not fit the tool's schema, or None. A schema that is none refuses every call, in words."""
-    from jsonschema import Draft202012Validator, SchemaError  # heavy: loaded when a tool is first called
-
-    try:
-        faults = sorted(
-            Draft202012Validator(tool.parameters).iter_errors(arguments), key=lambda e: list(map(str, e.path))
-        )
-    except SchemaError as error:
-        return f"The tool's schema is not valid: {error.message}"
-    if not faults:
-        return None
-    where = "/".join(str(p) for p in faults[0].absolute_path) or "arguments"
-    return values.cut_text(f"The arguments do not fit the tool's schema: {where}: {faults[0].message}", 1000)

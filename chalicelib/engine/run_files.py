@@ -74,9 +74,11 @@ class Abandoned(Exception):
 class Asked:
     """A change that a tool wants, on its way to the thread that writes; the tool waits for its fate."""
 
-    def __init__(self, call_id: str, change: Change) -> None:
+    def __init__(self, call_id: str, change: Change, *, of_run: bool = True) -> None:
         self.call_id = call_id
         self.change = change
+        self.of_run = of_run
+        """True if what the change tells belongs to the run."""
         self.refusal: Exception | None = None
         self._settled = threading.Event()
 

@@ -1,21 +1,32 @@
-"""What a tool sees of its thread: `ThreadState`. Agent code depends on this page and on `engine.agent` only."""
+"""What code sees of its thread: `ThreadState`. Agent code depends on this page and on `engine.agent` only.
+
+Inside a run, what changes the thread waits for the attempt's next write, within 5 s, and is gone with an attempt that
+loses its run before; files and queued messages are stored when the call returns. Outside a run (endpoints, effects)
+everything is stored when the call returns. What is no good is a ValueError, what is not there a LookupError, a store
+that does not answer an OSError, and what the thread does not take now is `Refused`.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.engine.asking import Asker
+from chalicelib.engine.environment import Environment
 from chalicelib.engine.files import Entry
-from chalicelib.engine.notes import Notebook
+from chalicelib.engine.fitting import misfit
+from chalicelib.engine.hands import Hands, Paper
+from chalicelib.engine.hands import Refused as Refused
 from chalicelib.engine.run_files import Found, Grep, Listing, RunFiles
 from chalicelib.ports import Cancel
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadState:
-    """Handed to a tool whose first parameter is annotated with it.
+    """Handed to tools (whose first parameter is annotated with it), hooks, effects and endpoints.
 
-    `idempotency_token` is the same whenever this very call runs again after a crash: give it to services that take one.
+    `idempotency_token` is the same whenever this very call or effect runs again: give it to services that take one.
+    `run_id` is empty outside of a run, `call_id` outside of a tool. `context` is a dict for this one execution (of a
+    run: shared by its tools and hooks), never stored.
     """
 
     thread_id: str
@@ -24,12 +35,17 @@ class ThreadState:
     idempotency_token: str
     arguments: Mapping[str, Any]
     cancel: Cancel
+    context: dict[str, Any] = field(default_factory=dict)
+    environment: Environment = field(default_factory=Environment)
+    """What `env` goes by, and the border that keeps its secrets inside."""
     files: RunFiles | None = None
     """What the methods of files below go by."""
-    notebook: Notebook | None = None
+    notebook: Paper | None = None
     """What `log` and the durable values go by."""
     asker: Asker | None = None
     """What `ask` goes by."""
+    hands: Hands | None = None
+    """What everything else goes by."""
 
     def wait(self, seconds: float) -> bool:
         """Let time pass inside a tool; True as soon as the result is no longer wanted."""
@@ -45,6 +61,103 @@ class ThreadState:
         if self.asker is None:
             raise RuntimeError("only a tool can ask: it can be set aside until there is an answer")
         return self.asker.ask(question, options, expires_in)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Settings for agents' code (`TURNLOG_ENV_<NAME>`, `TURNLOG_SECRET_<NAME>`), by name, read-only. A secret that
+        code hands over is replaced by a marker before it is stored or shown.
+        """
+        return self.environment.values
+
+    # -- the thread. Each reads with one request of the table, or none
+
+    @property
+    def terminated(self) -> bool:
+        """True once the thread has been terminated, as far as this execution knows. No request."""
+        return self._hands.terminated
+
+    def status(self) -> dict[str, Any]:
+        """`{"state": "idle"|"running"|"failed", "since", "reason"}`, read anew; `since` in microseconds."""
+        return self._hands.status()
+
+    def user(self) -> dict[str, Any] | None:
+        """Who the thread belongs to, read anew: `{"id", "handle", "roles"}`; None for a thread without a user."""
+        return self._hands.user()
+
+    def get_messages(self, limit: int = 50, before: int | None = None, silent: bool = True) -> list[dict[str, Any]]:
+        """The newest messages (at most 50), oldest first: bodies as clients see them, each with its `place`.
+
+        `before` is the `place` of a message: the window ends before it. Deleted messages, and silent ones unless
+        wanted, are left out, so that a window may be short; it is at the beginning when its first place is 1.
+        """
+        return self._hands.messages(limit, before, silent)
+
+    def inject_message(
+        self, content: Any, role: str = "user", metadata: Mapping[str, Any] | None = None, silent: bool = False
+    ) -> str:
+        """Place a message (user, assistant or system) in the context and start nothing; answers its id.
+
+        Inside a run the next model step sees it. `content` is a text or a list of parts.
+        """
+        return self._hands.inject(role, content, metadata, silent)
+
+    def update_message(
+        self, message_id: str, content: Any = None, metadata: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Other words or metadata for a message that has its place; answers its body. Its tool calls stay."""
+        return self._hands.update(message_id, content, metadata)
+
+    def queue_message(self, content: Any, metadata: Mapping[str, Any] | None = None) -> str:
+        """Say something as a user does; answers the message's id once it is stored.
+
+        While a run is active it joins it before the next model step, in the order in which messages were accepted. An
+        idle thread starts a run. Raises Refused for a terminated thread or a full queue.
+        """
+        return self._hands.queue(content, metadata)
+
+    def emit(self, name: str, data: Any = None) -> None:
+        """Tell an event `custom.<name>` with at most 30 KB of JSON. Data that is no object stands as `value`."""
+        self._hands.emit(name, data)
+
+    def get_logs(self, limit: int = 50, before: str | None = None) -> list[dict[str, Any]]:
+        """The newest rows of the log (at most 50), oldest first, before the row of an id if one is given."""
+        return self._hands.logs(limit, before)
+
+    def invoke_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Run a tool of this agent now, inside this code, and answer what it returns. Nothing of it is stored; what it
+        raises is raised.
+        """
+        tool = self._hands.tool(name)
+        given = dict(arguments or {})
+        if fault := misfit(tool.parameters, given):
+            raise ValueError(fault)
+        return tool.run(self, given)
+
+    # -- effects: code of this agent that runs outside of turns, at least once
+
+    def schedule_effect(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        at: int | None = None,
+        after_seconds: float | None = None,
+    ) -> str:
+        """Run an effect at an instant (microseconds) or after some seconds, else as soon as possible; answers its id.
+
+        Raises Refused for a terminated thread.
+        """
+        return self._hands.schedule(name, arguments, at, after_seconds)
+
+    def get_scheduled_effects(self) -> list[dict[str, Any]]:
+        """Effects that are to run or were given up, at most 100, by their time: `{"id", "name", "arguments", "at",
+        "state": "scheduled"|"parked", "tries", "created_at", "error"?}`.
+        """
+        return self._hands.effects()
+
+    def remove_scheduled_effect(self, effect_id: str) -> bool:
+        """Take an effect back. False: there is none, or it has run. A try that is at work goes on."""
+        return self._hands.remove_effect(effect_id)
 
     # -- notes: visible with the run's next write, within 5 s; gone if the run is taken over by another attempt before
 
@@ -107,7 +220,13 @@ class ThreadState:
         return self._files.find(pattern, path)
 
     @property
-    def _notebook(self) -> Notebook:
+    def _hands(self) -> Hands:
+        if self.hands is None:
+            raise RuntimeError("this state was made without a thread")
+        return self.hands
+
+    @property
+    def _notebook(self) -> Paper:
         if self.notebook is None:
             raise RuntimeError("this state was made without durable values")
         return self.notebook

@@ -179,7 +179,8 @@ class Turn:
             attempt.window = [read[place] for place in places if place in read]
             attempt.journal.take_placed()
             attempt.journal.others_wrote = False
-        attempt.window = sorted([*attempt.window, *attempt.journal.take_placed()], key=lambda message: message.place)
+        standing = {message.place: message for message in (*attempt.window, *attempt.journal.take_placed())}
+        attempt.window = sorted(standing.values(), key=lambda message: message.place)
         if attempt.journal.unopened and not head.run_started_at:
             return [*attempt.window, *self._open(head).messages]
         return attempt.window

@@ -119,14 +119,15 @@ class Workers:
             value = tool.run(state, arguments)
             if inspect.isawaitable(value):
                 value = asyncio.run(_awaited(value))
-            outcome, result = Outcome.OK, values.safe(value)
+            outcome, result = Outcome.OK, state.environment.safe(value)
         except Asking as asking:
             self.inbox.put(asking.question)
             return
         except ToolFailure as failure:
-            outcome, result = Outcome.ERROR, values.safe(failure.args[0] if failure.args else "The tool failed.")
+            said = failure.args[0] if failure.args else "The tool failed."
+            outcome, result = Outcome.ERROR, state.environment.safe(said)
         except Exception as failure:  # noqa: BLE001 - a tool that raises is a result, not a failed run (spec section 7)
-            outcome, result = Outcome.ERROR, values.safe(failure)
+            outcome, result = Outcome.ERROR, state.environment.safe(failure)
         self.inbox.put(Returned(call_id=call_id, outcome=outcome, result=result))
 
 

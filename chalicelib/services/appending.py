@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from chalicelib.domain.commands import Idempotency
 from chalicelib.domain.errors import NotFound, RetryLater
 from chalicelib.domain.ids import ThreadRef, thread_ref
-from chalicelib.domain.model import Head
+from chalicelib.domain.model import Effect, Head
 from chalicelib.engine.log import Log
 from chalicelib.ports import Clock, Ids, Queue, Remembered
 
@@ -51,6 +51,15 @@ class Appender:
             return
         try:
             self.queue.wake(ref, epoch=after.epoch, number=after.wake)
+        except RetryLater:
+            log.warning(
+                "wake-up not sent; the sweep will send it", extra={"action": "wake_failed", "thread_id": ref.id}
+            )
+
+    def wake_effect(self, ref: ThreadRef, effect: Effect) -> None:
+        """Send the wake-up that a claim has named. If it cannot be sent, the sweep sends another."""
+        try:
+            self.queue.wake_effect(ref, ref.effect(effect.id), number=effect.wakes)
         except RetryLater:
             log.warning(
                 "wake-up not sent; the sweep will send it", extra={"action": "wake_failed", "thread_id": ref.id}

@@ -18,7 +18,7 @@ from chalicelib.domain.errors import NotFound
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import ChildKind, Head, ModelSpent
 from chalicelib.engine.registry import registry
-from chalicelib.ports import Store
+from chalicelib.ports import Opened, Store
 from chalicelib.services.appending import known
 
 MICRO = 10**6
@@ -35,18 +35,18 @@ class Cost:
         tombstone keeps.
         """
         ref = known(p.org, thread_id)
-        head = self.store.open(ref).head
-        if head is not None and head.deleted_at:
-            return {"total_cost": float(Decimal(head.total_cost) / PICO), "deleted_at": head.deleted_at}
-        return self._told(self._tree(ref))
+        opened = self.store.open(ref, spent=True)
+        if opened.head is not None and opened.head.deleted_at:
+            return {"total_cost": float(Decimal(opened.head.total_cost) / PICO), "deleted_at": opened.head.deleted_at}
+        return self._told(self._tree(ref, opened))
 
     def of_tree(self, ref: ThreadRef) -> float:
         """All that is known of the cost of a thread and those below it, in USD. Raises NotFound."""
-        total: float = self._told(self._tree(ref))["total_cost"]
+        total: float = self._told(self._tree(ref, self.store.open(ref, spent=True)))["total_cost"]
         return total
 
-    def _tree(self, ref: ThreadRef) -> "list[_Part]":
-        own = self._of(ref)
+    def _tree(self, ref: ThreadRef, opened: Opened) -> "list[_Part]":
+        own = self._part(ref, opened)
         if own is None:
             raise NotFound
         return [own, *self._below(ref, own)]
@@ -60,9 +60,8 @@ class Cost:
             "threads": [{"thread_id": part.ref.id, **_totals(part.lines, part.app_cost)} for part in parts],
         }
 
-    def _of(self, ref: ThreadRef) -> "_Part | None":
+    def _part(self, ref: ThreadRef, opened: Opened) -> "_Part | None":
         """What one thread has cost by itself; None for a child that was never made, or is gone."""
-        opened = self.store.open(ref, spent=True)
         if opened.head is None or opened.head.deleted_at:
             return None
         lines = spent_on_models(self.store, ref, opened.head)
@@ -74,7 +73,10 @@ class Cost:
             return
         for child in registry(self.store, ref):
             below = ThreadRef(ref.org, child.token)
-            if child.kind is ChildKind.THREAD and (found := self._of(below)) is not None:
+            if child.kind is not ChildKind.THREAD:
+                continue
+            found = self._part(below, self.store.open(below, spent=True))
+            if found is not None:
                 yield found
                 yield from self._below(below, found)
 

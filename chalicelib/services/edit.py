@@ -16,6 +16,7 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import MessageTag, ThreadRef, message_tag
 from chalicelib.domain.model import About, Head, Message, Role
 from chalicelib.domain.queueing import Draft
+from chalicelib.engine import messages
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, Opened, Store
 from chalicelib.services.appending import Appender, alive, known
@@ -89,7 +90,10 @@ class Edit:
                 return
 
     def _find(self, ref: ThreadRef, head: Head, tag: MessageTag, message_id: str) -> Message:
-        row = self._of_command(ref, tag.command) if tag.command else self._of_run(ref, head, tag, message_id)
+        if tag.place or (tag.run != head.run and not tag.step and not tag.command):
+            row: Message | None = messages.find(self.store, ref, head, message_id)  # one that code has placed
+        else:
+            row = self._of_command(ref, tag.command) if tag.command else self._of_run(ref, head, tag, message_id)
         if row is None or row.deleted:
             raise NotFound
         if row.run and row.run in (head.run, head.parked):

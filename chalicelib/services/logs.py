@@ -17,7 +17,7 @@ from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import KeyReused, NotFound
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import RESPONSE_BYTES
-from chalicelib.domain.model import Head
+from chalicelib.engine import messages
 from chalicelib.ports import Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
 
@@ -25,8 +25,6 @@ from chalicelib.services.appending import Appender, alive, kept_key, known
 ROWS_A_READ = 32
 #: Rows that one request looks at for a filtered list.
 SCANNED_ROWS = 1_000
-#: Newest places among which the newest message is looked for: one may be kept for results, some may be deleted.
-PLACES = 4
 #: Clocks of two functions may differ: rows are looked for so much beyond the thread's beginning and now.
 SKEW_MICROS = 600 * 1_000_000
 
@@ -50,7 +48,7 @@ class Logs:
             key=entries.key(now, self.appender.ids.token()),
             kind="app",
             at=now,
-            message_id=self._newest_message(ref, head),
+            message_id=messages.newest(self.store, ref, head),
             body=ask.body,
         )
         kept = kept_key(ref, idem, nonce=row.key, now=now) if idem else None
@@ -96,17 +94,6 @@ class Logs:
             if len(page.rows) < ROWS_A_READ:  # the bound of days, not of rows, has ended it
                 break
         return Page(items=items, next=last)
-
-    def _newest_message(self, ref: ThreadRef, head: Head) -> str | None:
-        """The newest message of the conversation. The first of a thread counts before it has its place: it is there,
-        and the command with the number 1 carries it.
-        """
-        if not head.messages:
-            return ref.user_message(1) if head.commands else None
-        places = range(max(1, head.messages - PLACES + 1), head.messages + 1)
-        found = self.store.open(ref, head=False, messages=places).messages
-        shown = [row for row in found.values() if not row.deleted]
-        return max(shown, key=lambda row: row.place).id if shown else None
 
     def _replay(self, org: str, seen: Remembered, idem: Idempotency) -> Answer:
         """The row of the first answer. Raises KeyReused when the request is another one."""

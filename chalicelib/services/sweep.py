@@ -7,6 +7,7 @@ stale, so each head is read again and claimed by a condition: two sweeps at once
 import logging
 from dataclasses import dataclass
 
+from chalicelib.domain import effects
 from chalicelib.domain.endings import Ending, cancel_reason
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, RunStatus
@@ -44,10 +45,20 @@ class Sweep:
         now = self.appender.clock.now()
         looked = 0
         for shard in range(DUE_SHARDS):
-            for ref in self.store.due(shard, until=now, limit=THREADS_A_SHARD):
-                self._look(ref)
+            for due in self.store.due(shard, until=now, limit=THREADS_A_SHARD):
+                if due.effect:
+                    self._wake_effect(due.ref, due.effect)
+                else:
+                    self._look(due.ref)
                 looked += 1
         return looked
+
+    def _wake_effect(self, ref: ThreadRef, name: str) -> None:
+        """An effect may take long, so it runs where turns run: name a wake-up for it, and send it."""
+        now = self.appender.clock.now()
+        claimed = self.store.claim_effect(ref, name, now=now, due_at=now + effects.WAKE_GRACE)
+        if claimed is not None:
+            self.appender.wake_effect(ref, claimed)
 
     def _look(self, ref: ThreadRef) -> None:
         now = self.appender.clock.now()

@@ -6,7 +6,7 @@ release. A wake-up for a thread without work does nothing. So wake-ups may come 
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain.errors import LeaseLost, RetryLater
@@ -15,6 +15,7 @@ from chalicelib.domain.model import Head, Tokens
 from chalicelib.engine import children, context
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.attempt import LEASE_SECONDS, MICROS, RESERVE_SECONDS, Attempt
+from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.turn import Result, Turn
 from chalicelib.engine.workers import Workers
@@ -38,6 +39,7 @@ class TakeTurn:
     default_model: str
     version: str
     hear: Hear
+    environment: Environment = field(default_factory=Environment)
 
     def run(self, ref: ThreadRef, remaining: Callable[[], float]) -> None:
         """Work on a thread until it has no more work or the invocation's time is over. Raises RetryLater."""
@@ -139,6 +141,7 @@ class TakeTurn:
             log=self.appender.log,
             agents=self.agents,
             wake=self.appender.wake,
+            environment=self.environment,
             watched_at=self.appender.clock.monotonic(),
         )
         return Turn(attempt=attempt, recovered=recovered), fault

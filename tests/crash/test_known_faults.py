@@ -260,6 +260,10 @@ class _Turns:
     def take_turn(self) -> "_Turns":
         return self
 
+    @property
+    def run_effect(self) -> runner.RunEffect:
+        raise AssertionError("no record of these tests names an effect")
+
     def run(self, ref: ThreadRef, remaining: Callable[[], float]) -> None:
         """Take a turn, or fail."""
         self.taken.append(ref.id)

@@ -14,6 +14,8 @@ import app as doors
 from chalicelib.domain.commands import (
     Answer,
     AnswerQuestion,
+    Call,
+    Called,
     CreateRun,
     CreateThread,
     Decide,
@@ -58,6 +60,7 @@ class CardboardHouse:
     stored: bytes = b'{"large": "field"}'
     stored_type: str = "application/json"
     file: FileContent = field(default_factory=lambda: file_content(b"bytes"))
+    called: Called = field(default_factory=lambda: Called(status=200, body={"said": 1}, headers={"X-Own": "yes"}))
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
     @property
@@ -94,6 +97,10 @@ class CardboardHouse:
 
     @property
     def durable(self) -> "CardboardHouse":
+        return self
+
+    @property
+    def endpoints(self) -> "CardboardHouse":
         return self
 
     @property
@@ -305,6 +312,10 @@ class CardboardHouse:
 
     def delete_value(self, p: Principal, thread_id: str, name: str, /) -> None:
         self._note("delete_value", p, thread_id, name)
+
+    def call_endpoint(self, p: Principal, thread_id: str, name: str, call: Call, /) -> Called:
+        self._note("call_endpoint", p, thread_id, name, call)
+        return self.called
 
     def agents(self, p: Principal, /) -> list[Any]:
         self._note("agents", p)

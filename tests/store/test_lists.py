@@ -7,7 +7,7 @@ from chalicelib.adapters.store import TableStore
 from chalicelib.adapters.table import Table
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import About, Head
-from chalicelib.ports import DUE_SHARDS
+from chalicelib.ports import DUE_SHARDS, Due
 from tests.store.faults import Counter
 from tests.store.kit import NOW, change, changed, command, create, done, fact, new_head, thread, user_message
 
@@ -111,7 +111,7 @@ def test_activity_moves_a_thread_to_the_front_and_deletion_takes_it_out(store: T
 
 
 def _due(store: TableStore, ref: ThreadRef, until: int) -> bool:
-    return ref in store.due(keys.due_shard(ref), until=until, limit=1_000)
+    return Due(ref=ref) in store.due(keys.due_shard(ref), until=until, limit=1_000)
 
 
 def test_a_thread_is_due_from_its_time_on_until_that_is_cleared(store: TableStore, ref: ThreadRef) -> None:
@@ -142,9 +142,9 @@ def test_due_threads_come_oldest_first_and_each_in_one_shard(store: TableStore) 
 
     shards = [store.due(shard, until=1_100, limit=1_000) for shard in range(DUE_SHARDS)]
 
-    assert sorted(ref.token for shard in shards for ref in shard) == sorted(ref.token for ref in refs)
+    assert sorted(due.ref.token for shard in shards for due in shard) == sorted(ref.token for ref in refs)
     for shard in shards:
-        assert shard == sorted(shard, key=refs.index)
+        assert shard == sorted(shard, key=lambda due: refs.index(due.ref))
     fullest = max(shards, key=len)
     assert store.due(shards.index(fullest), until=1_100, limit=1) == fullest[:1]
 

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from chalicelib.domain.commands import (
     Answer,
     AnswerQuestion,
+    Call,
+    Called,
     CreateRun,
     CreateThread,
     Decide,
@@ -150,6 +152,12 @@ class Durable(Protocol):
     def delete_value(self, p: Principal, thread_id: str, name: str, /) -> None: ...
 
 
+class Endpoints(Protocol):
+    """Endpoints of agents, by name."""
+
+    def call_endpoint(self, p: Principal, thread_id: str, name: str, call: Call, /) -> Called: ...
+
+
 class Tickets(Protocol):
     """One-time websocket tickets."""
 
@@ -194,6 +202,8 @@ class House(Protocol):
     def cost(self) -> Cost: ...
     @property
     def durable(self) -> Durable: ...
+    @property
+    def endpoints(self) -> Endpoints: ...
     @property
     def read(self) -> Read: ...
     @property

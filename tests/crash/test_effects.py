@@ -1,0 +1,258 @@
+"""Effects under faults: each runs again with the same token until it is done, what it writes counts once, and what
+fails for good is parked in sight.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from chalicelib.domain import effects as rules
+from chalicelib.domain.model import EffectState
+from chalicelib.engine.effects import Effect, effect
+from chalicelib.engine.state import ThreadState
+from chalicelib.ports import DUE_SHARDS
+from tests.crash.audit import audit
+from tests.crash.residents import result, rows, run_tool, said, settled_in, wrong
+from tests.crash.test_crash_points import FAULTS
+from tests.crash.world import World
+
+Worlds = Callable[[str], World]
+MICROS = 1_000_000
+
+
+@dataclass
+class Notes:
+    """What effects have been seen to do outside the house."""
+
+    tokens: list[str] = field(default_factory=list)
+    fails: int = 0
+    """Tries that fail before one goes well."""
+
+
+def remind(notes: Notes) -> Effect:
+    """Says something in the thread; fails as often as it is told to."""
+
+    def run(state: ThreadState, text: str) -> None:
+        notes.tokens.append(state.idempotency_token)
+        state.inject_message(text, role="system")
+        state.emit("reminded", {"of": text})
+        if len(notes.tokens) <= notes.fails:
+            raise RuntimeError("not today")
+
+    return effect(name="remind")(run)
+
+
+def schedules(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
+    """A tool that schedules, and looks at what it has scheduled."""
+    name = state.schedule_effect("remind", {"text": "Drink water."}, after_seconds=30)
+    return [[one["id"] == name, one["name"], one["state"]] for one in state.get_scheduled_effects()]
+
+
+def effects(world: World) -> list[Any]:
+    with world.tap.outside():
+        return world.house.store.effects(world.thread, after="", limit=100)
+
+
+def is_due(world: World) -> bool:
+    """True while an effect of the thread waits for its time."""
+    with world.tap.outside():
+        until = world.clock.now() + 400 * 86_400 * MICROS
+        return any(
+            due.ref == world.thread and due.effect
+            for shard in range(DUE_SHARDS)
+            for due in world.house.store.due(shard, until=until, limit=100)
+        )
+
+
+def play(world: World, sweeps: int = 60) -> None:
+    """The run that schedules, and then sweeps until nothing is due any more."""
+    run_tool(world)
+    for _ in range(sweeps):
+        if not is_due(world):
+            return
+        world.sweep()
+        world.drain()
+        world.redeliver_all()
+    raise AssertionError(f"still due after {sweeps} sweeps: {effects(world)}")
+
+
+def reminded(world: World) -> tuple[int, int]:
+    """How often the thread was reminded: messages and events."""
+    told = [event for event in world.events() if event["type"] == "custom.reminded"]
+    return said(world).count(("system", "Drink water.")), len(told)
+
+
+def test_an_effect_runs_outside_the_turn_once_its_time_has_come(world: Worlds) -> None:
+    notes = Notes()
+    its = settled_in(world("effect"), schedules, effects=[remind(notes)])
+    play(its)
+    assert result(its) == ("ok", [[True, "remind", "scheduled"]])
+    (row,) = effects(its)
+    assert notes.tokens == [f"{its.thread.token}.{row.id}"]
+    assert (row.state, row.tries, row.due_at) == (EffectState.DONE, 1, 0)
+    assert reminded(its) == (1, 1)
+    assert len(its.guests.requests) == 2
+    (told,) = rows(its, "handler")
+    assert (told["model"], told["handler"], told["status"]) == ("remind", "effect", "success")
+    assert wrong(audit(its)) == []
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_effect_that_dies_at_any_call_runs_again_and_counts_once(world: Worlds, fault: str) -> None:
+    clean = settled_in(world("effect: clean"), schedules, effects=[remind(Notes())])
+    clean.sweeps_count = True
+    play(clean)
+    for point in range(5, len(clean.tap.calls) + 1):
+        notes = Notes()
+        its = settled_in(world(f"effect: {fault} at {point}"), schedules, effects=[remind(notes)])
+        FAULTS[fault](its.tap, point)
+        play(its)
+        assert reminded(its) == (1, 1), its.seed
+        assert len(set(notes.tokens)) == 1, its.seed
+        assert [row.state for row in effects(its)] == [EffectState.DONE], its.seed
+        assert wrong(audit(its)) == [], its.seed
+
+
+def test_a_failing_effect_is_tried_again_with_growing_pauses(world: Worlds) -> None:
+    notes = Notes(fails=2)
+    its = settled_in(world("fails"), schedules, effects=[remind(notes)])
+    play(its)
+    assert len(notes.tokens) == 3
+    assert len(set(notes.tokens)) == 1
+    assert reminded(its) == (1, 1)
+    told = [(row["status"], row["error"]) for row in rows(its, "handler")]
+    assert told == [("error", "RuntimeError: not today")] * 2 + [("success", None)]
+
+
+def test_an_effect_that_fails_for_good_is_parked_in_sight(world: Worlds) -> None:
+    notes = Notes(fails=100)
+    its = settled_in(world("parked"), schedules, effects=[remind(notes)])
+    play(its, sweeps=400)
+    (row,) = effects(its)
+    assert (row.state, row.tries, row.error) == (EffectState.PARKED, rules.TRIES, "RuntimeError: not today")
+    assert len(notes.tokens) == rules.TRIES
+    assert len(rows(its, "handler")) == rules.TRIES
+
+
+def test_an_effect_whose_code_is_gone_is_parked_with_a_sentence(world: Worlds) -> None:
+    its = settled_in(world("gone"), schedules, effects=[remind(Notes())])
+    run_tool(its)
+    settled_in(its)
+    play_on(its)
+    (row,) = effects(its)
+    assert (row.state, row.error) == (EffectState.PARKED, "The agent no longer has an effect named 'remind'.")
+
+
+def play_on(world: World, sweeps: int = 400) -> None:
+    """Sweeps until nothing is due any more."""
+    for _ in range(sweeps):
+        if not is_due(world):
+            return
+        world.sweep()
+        world.drain()
+
+
+def test_two_wake_ups_begin_one_try(world: Worlds) -> None:
+    notes = Notes()
+    its = settled_in(world("twice"), schedules, effects=[remind(notes)])
+    run_tool(its)
+    its.clock.sleep(40)
+    (row,) = effects(its)
+    for _ in range(2):
+        with its.tap.outside():
+            its.house.run_effect.run(its.thread, its.thread.effect(row.id), lambda: 900.0)
+    assert len(notes.tokens) == 1
+
+
+def test_a_try_is_not_begun_before_its_time(world: Worlds) -> None:
+    notes = Notes()
+    its = settled_in(world("early"), schedules, effects=[remind(notes)])
+    run_tool(its)
+    (row,) = effects(its)
+    with its.tap.outside():
+        its.house.run_effect.run(its.thread, its.thread.effect(row.id), lambda: 900.0)
+    assert notes.tokens == []
+
+
+def test_an_effect_that_is_taken_back_never_runs(world: Worlds) -> None:
+    notes = Notes()
+    seen: list[Any] = []
+
+    def use(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
+        name = state.schedule_effect("remind", {"text": "Drink water."})
+        seen.append(state.remove_scheduled_effect(name))
+        seen.append(state.remove_scheduled_effect(name))
+        seen.append(state.remove_scheduled_effect("eff_x"))
+        return state.get_scheduled_effects()
+
+    its = settled_in(world("back"), use, effects=[remind(notes)])
+    play(its)
+    assert (result(its), seen, notes.tokens) == (("ok", []), [True, False, False], [])
+
+
+@pytest.mark.parametrize(
+    ("wrong_one", "error"),
+    [
+        (lambda state: state.schedule_effect("unknown"), LookupError),
+        (lambda state: state.schedule_effect("remind"), ValueError),
+        (lambda state: state.schedule_effect("remind", {"text": 5}), ValueError),
+        (lambda state: state.schedule_effect("remind", {"text": "x" * 9000}), ValueError),
+        (lambda state: state.schedule_effect("remind", {"text": "x"}, at=1, after_seconds=1), ValueError),
+        (lambda state: state.schedule_effect("remind", {"text": "x"}, after_seconds=float("nan")), ValueError),
+        (lambda state: state.schedule_effect("remind", {"text": "x"}, after_seconds=1e12), ValueError),
+    ],
+)
+def test_an_effect_that_cannot_be_is_refused_when_it_is_scheduled(
+    world: Worlds, wrong_one: Callable[[ThreadState], Any], error: type[Exception]
+) -> None:
+    def use(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
+        with pytest.raises(error):
+            wrong_one(state)
+        return "refused"
+
+    its = settled_in(world("no"), use, effects=[remind(Notes())])
+    run_tool(its)
+    assert (result(its), effects(its)) == (("ok", "refused"), [])
+
+
+def test_effects_of_effects_and_queued_messages_are_one_each(world: Worlds) -> None:
+    """An effect that fails once has done these things already; its next try finds them."""
+    tries: list[str] = []
+
+    def chain(state: ThreadState) -> None:
+        tries.append(state.schedule_effect("last"))
+        state.queue_message("Are you there?")
+        if len(tries) == 1:
+            raise RuntimeError("once")
+
+    def last(state: ThreadState) -> None:
+        tries.append("last")
+
+    its = settled_in(
+        world("chain"),
+        lambda state, arguments: state.schedule_effect("chain"),
+        effects=[effect(name="chain")(chain), effect(name="last")(last)],
+    )
+    play(its)
+    assert (len(set(tries)), tries.count("last")) == (2, 1)
+    assert said(its).count(("user", "Are you there?")) == 1
+    assert len([e for e in its.events() if e["type"] == "run.completed"]) == 2
+
+
+def test_a_terminated_thread_takes_no_effect_and_runs_none(world: Worlds) -> None:
+    notes = Notes()
+    its = settled_in(world("terminated"), schedules, effects=[remind(notes)])
+    run_tool(its)
+    table = its.cloud.table
+    key = {"pk": {"S": f"thread#{its.thread.org}#{its.thread.token}"}, "sk": {"S": "head"}}
+    with its.tap.outside():
+        table.client.update_item(
+            TableName=table.name,
+            Key=key,
+            UpdateExpression="SET te = :now",
+            ExpressionAttributeValues={":now": {"N": str(its.clock.now())}},
+        )
+    play_on(its)
+    assert (notes.tokens, [row.state for row in effects(its)]) == ([], [EffectState.REMOVED])
