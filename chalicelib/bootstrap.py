@@ -235,7 +235,11 @@ class House:
         from chalicelib.services.outside import Outside
 
         return Outside(
-            store=self.store, objects=self.file_objects, appender=self.appender, environment=self.environment
+            store=self.store,
+            objects=self.file_objects,
+            appender=self.appender,
+            cancel=self.cancel,
+            environment=self.environment,
         )
 
     @cached_property

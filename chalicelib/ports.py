@@ -503,10 +503,13 @@ class Directory(Protocol):
 class Queue(Protocol):
     """Wake-ups. A wake-up carries ids, never the work; a repeat inside the deduplication window is swallowed."""
 
-    def wake(self, ref: ThreadRef, *, epoch: int, number: int, because: str = "") -> None:
-        """Say that a thread may have work. The same number and cause again is swallowed. Raises RetryLater when it
-        could not be sent.
+    def wake(self, ref: ThreadRef, *, epoch: int, number: int) -> None:
+        """Say that a thread may have work. The same number again is swallowed. Raises RetryLater when it could not be
+        sent.
         """
+
+    def wake_inbox(self, ref: ThreadRef, report: str) -> None:
+        """Say that a report is in a thread's inbox; the same report again is swallowed. Raises RetryLater."""
 
     def wake_effect(self, ref: ThreadRef, effect_id: str, *, number: int) -> None:
         """Say that an effect may be due, by its public id. The same number again is swallowed. Raises RetryLater."""

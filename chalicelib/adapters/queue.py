@@ -27,13 +27,22 @@ class SqsQueue:
         self._clients = clients
         self._url = url
 
-    def wake(self, ref: ThreadRef, *, epoch: int, number: int, because: str = "") -> None:
+    def wake(self, ref: ThreadRef, *, epoch: int, number: int) -> None:
         """See the port. The window of deduplication is five minutes (SQS FIFO)."""
         body = {"v": BODY_VERSION, "kind": "wake", "org": ref.org, "thread": ref.id}
         self._send(
             body,
             group=digest("group", ref.org, ref.token, str(epoch)).hex(),
-            once=digest("wake", ref.org, ref.token, str(number), because).hex(),
+            once=digest("wake", ref.org, ref.token, str(number)).hex(),
+        )
+
+    def wake_inbox(self, ref: ThreadRef, report: str) -> None:
+        """See the port. A group of its own: it needs no epoch, so that nobody has to read the head to send it."""
+        body = {"v": BODY_VERSION, "kind": "wake", "org": ref.org, "thread": ref.id}
+        self._send(
+            body,
+            group=digest("inbox", ref.org, ref.token).hex(),
+            once=digest("inbox", ref.org, ref.token, report).hex(),
         )
 
     def wake_effect(self, ref: ThreadRef, effect_id: str, *, number: int) -> None:

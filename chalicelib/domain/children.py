@@ -85,10 +85,10 @@ def hear(ref: ThreadRef, head: Head, heard: Iterable[Heard], *, nonce: str, now:
 
 def speaks(report: Report, child: Child) -> bool:
     """True if the parent is to be told in a message, and so has to go on."""
-    if child.muted or child.blocking:
+    if child.muted:
         return False
     if report.kind is ReportKind.OUTCOME:
-        return child.reporting is Reporting.IMPLICIT
+        return child.reporting is Reporting.IMPLICIT and not child.blocking
     return report.kind is ReportKind.NOTE
 
 

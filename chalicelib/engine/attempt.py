@@ -14,6 +14,7 @@ from chalicelib.domain.model import Command, Head, Message, ModelSpent, Tokens
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
+from chalicelib.engine.kin import Kin
 from chalicelib.engine.log import Log
 from chalicelib.engine.workers import Happening, Workers
 from chalicelib.ports import Clock, FileObjects, Models, Store
@@ -62,6 +63,17 @@ class Attempt:
     context: dict[str, Any] = field(default_factory=dict)
     """What the code of this attempt shares (`ThreadState.context`)."""
     watched_at: float = field(default=0.0)
+
+    def kin(self, token: str) -> Kin:
+        """The thread's family, for one execution of that name."""
+        return Kin(
+            log=self.log,
+            ref=self.ref,
+            head=self.journal.head,
+            token=token,
+            now=self.clock.now,
+            safe=self.environment.safe,
+        )
 
     def covers(self, seconds: float) -> bool:
         """True if this invocation has the time for a call of that deadline, and the reserve."""

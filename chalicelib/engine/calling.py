@@ -204,6 +204,7 @@ class Calling:
             notebook=notebook,
             hands=RunHands(attempt=self._attempt, notebook=notebook, ask=self._asking(call.id, flag)),
             asker=Asker(call_id=call.id, answers=call.answers),
+            kin=self._attempt.kin(f"{call.run}.{call.id}"),
         )
 
     def _notebook(self, call: Call) -> Notebook:

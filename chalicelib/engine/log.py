@@ -46,9 +46,7 @@ class Log:
     def wake_for(self, parent: ThreadRef, report: str) -> None:
         """Say that there is something in a thread's inbox. If it cannot be said, the sweep finds the report."""
         try:
-            head = self.store.open(parent).head
-            if head is not None and not head.deleted_at:
-                self.queue.wake(parent, epoch=head.epoch, number=head.wake, because=report)
+            self.queue.wake_inbox(parent, report)
         except RetryLater:
             log.warning("parent not woken; the sweep will", extra={"action": "wake_failed", "thread_id": parent.id})
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import effects as rules
-from chalicelib.domain import queueing, wire
+from chalicelib.domain import endings, queueing, wire
 from chalicelib.domain.commands import Delivery
 from chalicelib.domain.errors import NotFound, QueueFull, ThreadTerminated
 from chalicelib.domain.ids import effect_name
@@ -144,6 +144,19 @@ class RunHands:
                 return False
             self.notebook.take_back(rules.removed(row, a.clock.now()))
             return True
+
+    def terminate(self) -> None:
+        """See the state. What is queued ends as it comes up: each run finds its thread terminated."""
+        a = self.attempt
+
+        def change(head: Head) -> Draft | None:
+            if head.terminated_at:
+                return None
+            ended = endings.terminate(head, a.clock.now())
+            return replace(ended, after=endings.ask_cancel(ended.after, head.commands, a.clock.now()))
+
+        with in_python():
+            self.ask(change, False)
 
     def tool(self, name: str) -> Runnable:
         """See the state."""

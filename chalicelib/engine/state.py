@@ -16,6 +16,7 @@ from chalicelib.engine.files import Entry
 from chalicelib.engine.fitting import misfit
 from chalicelib.engine.hands import Hands, Paper
 from chalicelib.engine.hands import Refused as Refused
+from chalicelib.engine.kin import Kin, Relative
 from chalicelib.engine.run_files import Found, Grep, Listing, RunFiles
 from chalicelib.ports import Cancel
 
@@ -44,6 +45,8 @@ class ThreadState:
     """What `log` and the durable values go by."""
     asker: Asker | None = None
     """What `ask` goes by."""
+    kin: Kin | None = None
+    """What the family goes by."""
     hands: Hands | None = None
     """What everything else goes by."""
 
@@ -132,6 +135,37 @@ class ThreadState:
         if fault := misfit(tool.parameters, given):
             raise ValueError(fault)
         return tool.run(self, given)
+
+    def terminate(self) -> None:
+        """End the thread for good: it takes no more work, and what is in flight, this run included, is cancelled. A
+        second call changes nothing.
+        """
+        self._hands.terminate()
+
+    # -- the family
+
+    @property
+    def children(self) -> list[dict[str, Any]]:
+        """The newest 50 rows of the registry, newest first: child threads and sessions. One request."""
+        return self._kin.children()
+
+    def get_parent_thread(self) -> Relative | None:
+        """The thread whose agent made this one, to look at; None for a root."""
+        return self._kin.parent()
+
+    def get_child_thread(self, reference_id: str) -> Relative:
+        """A child thread by its reference, to look at. Raises LookupError."""
+        return self._kin.child(reference_id)
+
+    def notify_parent(self, content: Any) -> bool:
+        """Tell the parent something: it reads it as a silent message, and goes on. False: there is no parent, or it has
+        closed this child. Once for each call, however often its code runs.
+        """
+        return self._kin.notify(content)
+
+    def set_status(self, label: str) -> None:
+        """Write a free label into this thread's row in the registry of its parent. The last one stands."""
+        self._kin.label(label)
 
     # -- effects: code of this agent that runs outside of turns, at least once
 
@@ -224,6 +258,12 @@ class ThreadState:
         if self.hands is None:
             raise RuntimeError("this state was made without a thread")
         return self.hands
+
+    @property
+    def _kin(self) -> Kin:
+        if self.kin is None:
+            raise RuntimeError("this state was made without a family")
+        return self.kin
 
     @property
     def _notebook(self) -> Paper:

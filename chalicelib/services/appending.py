@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chalicelib.domain.commands import Idempotency
+from chalicelib.domain.commands import Idempotency, Level, Principal
 from chalicelib.domain.errors import NotFound, RetryLater
 from chalicelib.domain.ids import ThreadRef, thread_ref
 from chalicelib.domain.model import Effect, Head
@@ -64,6 +64,11 @@ class Appender:
             log.warning(
                 "wake-up not sent; the sweep will send it", extra={"action": "wake_failed", "thread_id": ref.id}
             )
+
+
+def the_house(org: str) -> Principal:
+    """The house itself, in the name of an org: what it does follows from what somebody else was allowed to do."""
+    return Principal(org=org, key_id="house", level=Level.ADMIN)
 
 
 def known(org: str, thread_id: str) -> ThreadRef:

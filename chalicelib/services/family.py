@@ -7,7 +7,6 @@ children in the same way. A second pass finds less to do, and the last one clear
 
 from dataclasses import dataclass
 
-from chalicelib.domain.commands import Level, Principal
 from chalicelib.domain.errors import NotFound
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import RUNNING, Child, ChildKind, Head, Report, replace
@@ -15,7 +14,7 @@ from chalicelib.domain.queueing import Draft
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import registry
 from chalicelib.ports import Committed, Store
-from chalicelib.services.appending import Appender
+from chalicelib.services.appending import Appender, the_house
 from chalicelib.services.cancel import Cancel
 
 TERMINATED = "terminated"
@@ -47,7 +46,7 @@ class Family:
                 self.appender.log.wake_for(ref, told.key)
         below = ThreadRef(ref.org, child.token)
         try:
-            self.cancel.terminate(_house(ref.org), below.id, None)
+            self.cancel.terminate(the_house(ref.org), below.id, None)
         except NotFound:
             return  # it was never made, or is deleted
         self.close(below)
@@ -65,8 +64,3 @@ class Family:
 def _has_to_end(head: Head, child: Child) -> bool:
     """All of a terminated thread; else those that the parent has let go."""
     return bool(head.terminated_at) or child.muted
-
-
-def _house(org: str) -> Principal:
-    """The house itself, in the name of an org."""
-    return Principal(org=org, key_id="house", level=Level.ADMIN)

@@ -24,13 +24,15 @@ from chalicelib.engine.agent import Agent
 from chalicelib.engine.environment import Environment
 from chalicelib.engine.files import Change, Shelf
 from chalicelib.engine.hands import Body, Runnable, checked_limit, in_python
+from chalicelib.engine.kin import Kin
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.notes import check_name, checked_value
 from chalicelib.engine.run_files import Abandoned, RunFiles
 from chalicelib.engine.run_hands import user_body
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Committed, FileObjects, Remembered, Store
-from chalicelib.services.appending import KEPT_MICROS, Appender, alive
+from chalicelib.services.appending import KEPT_MICROS, Appender, alive, the_house
+from chalicelib.services.cancel import Cancel as CancelService
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class Outside:
     store: Store
     objects: FileObjects
     appender: Appender
+    cancel: CancelService
     environment: Environment = field(default_factory=Environment)
 
     def state(
@@ -75,7 +78,15 @@ class Outside:
                 ask=desk.change,
             ),
             notebook=OutsidePaper(desk=desk),
-            hands=OutsideHands(desk=desk, agent=agent, arguments=about.arguments),
+            hands=OutsideHands(desk=desk, agent=agent, arguments=about.arguments, cancel=self.cancel),
+            kin=Kin(
+                log=self.appender.log,
+                ref=ref,
+                head=head,
+                token=token,
+                now=self.appender.clock.now,
+                safe=self.environment.safe,
+            ),
         )
 
 
@@ -193,6 +204,7 @@ class OutsideHands:
     desk: Desk
     agent: Agent
     arguments: Mapping[str, Any]
+    cancel: CancelService
 
     @property
     def terminated(self) -> bool:
@@ -316,6 +328,12 @@ class OutsideHands:
             name = effect_name(desk.ref, effect_id) if isinstance(effect_id, str) else None
             expires_at = desk.appender.clock.now() + rules.KEPT
             return name is not None and desk.store.remove_effect(desk.ref, name, expires_at=expires_at)
+
+    def terminate(self) -> None:
+        """See the state."""
+        with in_python():
+            self.desk.check()
+            self.cancel.terminate(the_house(self.desk.ref.org), self.desk.ref.id, None)
 
     def tool(self, name: str) -> Runnable:
         """See the state."""

@@ -128,7 +128,7 @@ def test_a_report_that_comes_twice_is_told_once(world: Worlds) -> None:
     with at.tap.outside():
         again = Report(key="sub-1-1-1.1", reference="sub-1-1-1", outcome="completed", at=1)
         assert not at.house.store.report(at.thread, again)
-        at.house.queue.wake(at.thread, epoch=at.head.epoch, number=77, because="again")
+        at.house.queue.wake(at.thread, epoch=at.head.epoch, number=77)
     at.drain()
     assert at.events() == before
 
@@ -213,7 +213,7 @@ def test_the_cost_of_a_tree_is_the_sum_of_its_threads_after_redeliveries(world: 
     at.redeliver_all()
     with at.tap.outside():
         for ref in (at.thread, *at.children()):
-            at.house.queue.wake(ref, epoch=9, number=99, because="redelivered")
+            at.house.queue.wake(ref, epoch=9, number=99)
     at.drain()
     with at.tap.outside():
         whole = at.house.cost.thread_cost(at.principal, at.thread.id)
