@@ -134,7 +134,7 @@ class House:
         """The one door for work."""
         from chalicelib.services.accept import Accept
 
-        return Accept(store=self.store, appender=self.appender, agents=self.agents)
+        return Accept(store=self.store, objects=self.file_objects, appender=self.appender, agents=self.agents)
 
     @cached_property
     def cancel(self) -> "Cancel":

@@ -545,6 +545,11 @@ class FileObjects(Protocol):
     def put(self, ref: ThreadRef, sha256: str, data: bytes) -> None:
         """Store; a second put of the same bytes changes nothing. Raises RetryLater."""
 
+    def copy(self, source: ThreadRef, target: ThreadRef, sha256: str) -> None:
+        """Put the bytes of one thread's object under the same name of another thread; twice changes nothing. Raises
+        RetryLater, and KeyError if there is no such object.
+        """
+
     def read(self, ref: ThreadRef, sha256: str) -> Iterator[bytes]:
         """The bytes in pieces: one request. Raises RetryLater, and KeyError if there is no such object."""
 

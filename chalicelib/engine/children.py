@@ -22,7 +22,10 @@ from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head
 from chalicelib.domain.queueing import Ask
 from chalicelib.engine import sessions
 from chalicelib.engine.agent import Agent, DefinitionError, Tool
+from chalicelib.engine.attachments import Bag
 from chalicelib.engine.attempt import Attempt
+from chalicelib.engine.files import added
+from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import registry
 from chalicelib.engine.state import ThreadState
@@ -226,15 +229,21 @@ def _create(attempt: Attempt, child: Child, call: Call) -> str | None:
         depth=attempt.journal.head.depth + 1,
     )
     created = queueing.create(head, about, now)
+    files = _bag(attempt).carry(attempt.ref, ref, values.dumps(call.arguments), now)
+    created = then(created, lambda at: added(at, files))
     ask = Ask(content=_said(tool, call, arguments), metadata={}, delivery=Delivery.JOIN, nonce=child.reference)
     accepted = queueing.accept(ref, created.after, ask, now)
-    draft = replace(accepted, facts=(*created.facts, *accepted.facts))
+    draft = replace(accepted, facts=(*created.facts, *accepted.facts), files=created.files)
     upward = Upward(parent=attempt.ref.token, reference=child.reference, act="check")
     result = attempt.log.commit(commit_of(ref, None, draft, now=now, write=child.reference, about=about, upward=upward))
     if isinstance(result, Moved) and result.head is None:
         return "The subagent was not started, because this thread is ending."
     attempt.wake(ref, None, result.head or head)
     return None
+
+
+def _bag(attempt: Attempt) -> Bag:
+    return Bag(store=attempt.store, objects=attempt.objects)
 
 
 def _arguments(call: Call) -> Mapping[str, Any]:

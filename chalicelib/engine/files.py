@@ -10,7 +10,7 @@ A path is never both a file and a folder, so that every thread's files fit on a 
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -179,6 +179,12 @@ def new_file(path: str, data: bytes, content_type: str, now: int) -> File:
     """A file of these bytes."""
     sha256 = hashlib.sha256(data).hexdigest()
     return File(path=path, bytes=len(data), sha256=sha256, content_type=content_type, created_at=now, updated_at=now)
+
+
+def added(head: Head, rows: Sequence[File]) -> Draft:
+    """New files, whose bytes are put away already, with their events."""
+    facts = tuple(fact for row in rows for fact in _told(head, "created", row).facts)
+    return Draft(after=head, facts=facts, files=tuple(rows))
 
 
 def _seen_from(folder: str, row: File) -> Entry:

@@ -5,11 +5,12 @@ an idempotency key a second call answers the same ids with their present state a
 new work.
 """
 
-from collections.abc import Callable, Collection
+import base64
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import queueing, wire
+from chalicelib.domain import attachments, queueing, wire
 from chalicelib.domain.commands import (
     Answer,
     CreateRun,
@@ -22,10 +23,13 @@ from chalicelib.domain.commands import (
 )
 from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueFull, ThreadTerminated
 from chalicelib.domain.ids import ThreadRef, numbered
-from chalicelib.domain.model import About, Command, Head
+from chalicelib.domain.model import About, Command, File, Head
 from chalicelib.domain.queueing import Ask, Draft
+from chalicelib.engine.attachments import Bag
+from chalicelib.engine.files import added, new_file
+from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
-from chalicelib.ports import Committed, Opened, Remembered, Store
+from chalicelib.ports import Committed, FileObjects, Opened, Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
 
 RETRY_AFTER_SECONDS = 5
@@ -36,6 +40,7 @@ class Accept:
     """Accepts new threads, messages and runs."""
 
     store: Store
+    objects: FileObjects
     appender: Appender
     agents: Collection[str]
 
@@ -52,8 +57,11 @@ class Accept:
         head = Head(rev=0, agent=ask.agent, created_at=now, active_at=now, since=now)
         draft = queueing.create(head, about, now)
         if ask.message is not None:
+            files, placed = self._bag.put(ref, None, self._put_away(ref, ask.message, now))
+            assert placed is None, "a thread that is not there yet has no names to mind"
+            draft = then(draft, lambda at: added(at, files))
             first = Ask(
-                content=_content(ask.message),
+                content=_content(ask.message, files),
                 metadata=ask.message.metadata,
                 delivery=ask.message.delivery,
                 key=idem.key if idem else None,
@@ -61,7 +69,7 @@ class Accept:
                 silent=ask.message.silent,
             )
             accepted = queueing.accept(ref, draft.after, first, now)
-            draft = replace(accepted, facts=(*draft.facts, *accepted.facts))
+            draft = replace(accepted, facts=(*draft.facts, *accepted.facts), files=draft.files)
         keep = kept_key(ref, idem, nonce=nonce, now=now, command=_first(draft)) if idem else None
         result = self.appender.log.commit(commit_of(ref, None, draft, now=now, write=nonce, about=about, remember=keep))
         if isinstance(result, Committed):
@@ -82,6 +90,7 @@ class Accept:
             metadata=ask.metadata,
             delivery=ask.delivery,
             silent=ask.silent,
+            say=ask,
         )
 
     def create_run(self, p: Principal, thread_id: str, ask: CreateRun, idem: Idempotency | None) -> Answer:
@@ -118,6 +127,7 @@ class Accept:
         parent: str | None = None,
         model: str | None = None,
         silent: bool = False,
+        say: Say | None = None,
         check: Callable[[Head], None] = lambda head: None,
     ) -> Answer:
         ref = known(p.org, thread_id)
@@ -140,6 +150,7 @@ class Accept:
             silent=silent,
         )
         standing, remembered = opened.head, opened.remembered
+        new = self._put_away(ref, say, self.appender.clock.now()) if say and standing and not remembered else []
         for _ in self.appender.tries():
             head = alive(standing)
             if idem is not None and remembered is not None:
@@ -148,7 +159,7 @@ class Accept:
             _check_open(head)
             check(head)
             now = self.appender.clock.now()
-            draft = queueing.accept(ref, head, ask, now)
+            draft = self._accepted(ref, head, ask, new, now)
             keep = kept_key(ref, idem, nonce=nonce, now=now, command=_first(draft)) if idem else None
             commit = commit_of(ref, head, draft, now=now, write=nonce, remember=keep)
             result = self.appender.log.commit(commit)
@@ -157,6 +168,29 @@ class Accept:
                 return Answer(status=201, body=_work(ref, result.head, draft))
             standing, remembered = result.head, result.remembered
         raise AssertionError("tries end with RetryLater")
+
+    def _accepted(self, ref: ThreadRef, head: Head, ask: Ask, new: list[File], now: int) -> Draft:
+        """The command, with the files that its message brings: they take names that are free on this head."""
+        files, placed = self._bag.put(ref, head, new) if new else ([], None)
+        if placed is None:
+            return queueing.accept(ref, head, ask, now)
+        with_files = replace(ask, content=(*(ask.content or ()), *map(_file_part, files)))
+        return then(placed, lambda at: queueing.accept(ref, at, with_files, now))
+
+    def _put_away(self, ref: ThreadRef, say: Say, now: int) -> list[File]:
+        """Data that comes with a message, as files whose bytes are stored and that nobody sees yet."""
+        found = []
+        for part in say.attachments:
+            if part["type"] == "data":
+                data = base64.b64decode(part["base64"])
+                file = new_file(attachments.path_of(part["name"]), data, part["content_type"], now)
+                self.objects.put(ref, file.sha256, data)
+                found.append(file)
+        return found
+
+    @property
+    def _bag(self) -> Bag:
+        return Bag(store=self.store, objects=self.objects)
 
     def _remembered(self, ref: ThreadRef, idem: Idempotency) -> Remembered | None:
         return self.store.open(ref, head=False, key=idem.key, now=self.appender.clock.now()).remembered
@@ -196,8 +230,14 @@ def present(store: Store, ref: ThreadRef, head: Head, command: Command) -> dict[
     }
 
 
-def _content(say: Say) -> tuple[Part, ...]:
-    return (*say.content, *say.attachments)
+def _content(say: Say, new: Iterable[File] = ()) -> tuple[Part, ...]:
+    """What is said, with the files that it names and those that it brings."""
+    named = (part for part in say.attachments if part["type"] == "file")
+    return (*say.content, *named, *map(_file_part, new))
+
+
+def _file_part(file: File) -> Part:
+    return {"type": "file", "path": file.path}
 
 
 def _work(ref: ThreadRef, head: Head, draft: Draft) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.domain import paths
+from chalicelib.domain.attachments import path_of
 from chalicelib.domain.commands import Part
 from chalicelib.domain.errors import InvalidRequest
 from chalicelib.domain.limits import ATTACHMENTS, CONTENT_BYTES
@@ -40,17 +41,26 @@ def parts(value: Any, path: str, faults: Faults) -> tuple[Part, ...]:
 
 
 def attachments(value: Any, path: str, faults: Faults) -> tuple[Part, ...]:
-    """At most 20 file or data parts. They need the file routes, so that today only an empty list is taken."""
+    """At most 20: files of the thread by their path, or data that becomes one. `type` may be left out."""
     if not isinstance(value, list):
         faults.add(path, "must be a list")
         return ()
     if len(value) > ATTACHMENTS:
         faults.add(path, f"has {len(value)} attachments, the limit is {ATTACHMENTS}")
         return ()
-    found = [_part(item, join_path(path, n), faults, ("file", "data")) for n, item in enumerate(value)]
-    if found:
-        faults.add(path, "attachments are not available yet")
-    return tuple(found)
+    return tuple(_attachment(item, join_path(path, n), faults) for n, item in enumerate(value))
+
+
+def _attachment(value: Any, path: str, faults: Faults) -> dict[str, str]:
+    if isinstance(value, dict) and "type" not in value:
+        value = {**value, "type": "file" if "path" in value else "data"}
+    part = _part(value, path, faults, ("file", "data"))
+    if part.get("type") == "data" and part["name"]:
+        try:
+            path_of(part["name"], at=join_path(path, "name"))
+        except InvalidRequest as refusal:
+            faults.wrong += refusal.faults
+    return part
 
 
 def _list(value: list[Any], path: str, faults: Faults) -> list[dict[str, str]]:

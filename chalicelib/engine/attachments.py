@@ -1,0 +1,51 @@
+"""Attachments as they are stored: put beside those that are there, and carried from one thread of a family to another.
+
+Bytes are put, or copied, before the write that makes them visible, under the name of their content: twice changes
+nothing. The write is a decision on the head of the thread that gets them, as every change of its files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from chalicelib.domain import attachments, paths
+from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.model import File, Head
+from chalicelib.domain.queueing import Draft
+from chalicelib.engine.files import added
+from chalicelib.ports import FileObjects, Store
+
+#: Names that are looked at for a free one; a folder with more gets names that differ by their content.
+LOOKED_AT = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bag:
+    """Puts attachments into threads."""
+
+    store: Store
+    objects: FileObjects
+
+    def put(self, ref: ThreadRef, head: Head | None, files: Sequence[File]) -> tuple[list[File], Draft | None]:
+        """Files under names that are free in the thread, and the draft that makes them visible on that head."""
+        taken = set() if head is None else self._taken(ref)
+        placed = []
+        for file in files:
+            path = attachments.free(file.path, taken)
+            taken.add(path)
+            placed.append(replace(file, path=path))
+        return placed, added(head, placed) if head is not None and placed else None
+
+    def carry(self, source: ThreadRef, target: ThreadRef, text: str, now: int) -> list[File]:
+        """Copy the attachments that a text mentions; answers them as they stood in the source."""
+        found = []
+        for path in attachments.mentioned(text):
+            place = paths.place(path)
+            rows = self.store.files(source, low=place, high=place, limit=1)
+            if rows:
+                self.objects.copy(source, target, rows[0].sha256)
+                found.append(replace(rows[0], created_at=now, updated_at=now))
+        return found
+
+    def _taken(self, ref: ThreadRef) -> set[str]:
+        low, high = paths.range_of(attachments.FOLDER)
+        return {row.path for row in self.store.files(ref, low=low, high=high, limit=LOOKED_AT)}
