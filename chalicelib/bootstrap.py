@@ -305,7 +305,7 @@ class House:
     @cached_property
     def fan_out(self) -> "FanOut":
         """The stream's batches."""
-        from chalicelib.adapters.keys import log_at, page_at
+        from chalicelib.adapters.keys import head_at, log_at, page_at
         from chalicelib.services.fan_out import FanOut
 
         return FanOut(
@@ -316,6 +316,7 @@ class House:
             credentials=self.credentials,
             page_of=page_at,
             log_of=log_at,
+            head_of=head_at,
         )
 
     @cached_property
@@ -348,7 +349,7 @@ class House:
         """What children report."""
         from chalicelib.services.hear import Hear
 
-        return Hear(store=self.store, appender=self.appender)
+        return Hear(store=self.store, objects=self.file_objects, appender=self.appender)
 
     def _registry(self) -> Models:
         from chalicelib.engine.models import ModelRegistry, ProviderSettings

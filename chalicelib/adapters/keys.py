@@ -325,6 +325,11 @@ def thread_of(text: str) -> ThreadRef | None:
     return ThreadRef(parts[1], parts[2]) if parts[0] == "thread" and len(parts) >= 3 else None
 
 
+def head_at(pk: str, sk: str) -> ThreadRef | None:
+    """The thread whose head has that key; None for any other row."""
+    return thread_of(pk) if sk == "head" else None
+
+
 def page_at(pk: str, sk: str) -> tuple[ThreadRef, int] | None:
     """Thread and last number of the event page with that key; None for any other row."""
     parts = split(pk)

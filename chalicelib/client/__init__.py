@@ -33,11 +33,13 @@ from chalicelib.client.errors import (
 from chalicelib.client.stream import EventStream
 from chalicelib.client.wire import (
     Accepted,
+    Child,
     Command,
     Cost,
     Event,
     EventPage,
     FileEntry,
+    Inquiry,
     LogRow,
     Message,
     Run,
@@ -50,6 +52,7 @@ from chalicelib.client.wire import (
 
 __all__ = [
     "Accepted",
+    "Child",
     "Command",
     "Conflict",
     "ConnectionFailed",
@@ -60,6 +63,7 @@ __all__ = [
     "FileEntry",
     "Forbidden",
     "ForeignSocket",
+    "Inquiry",
     "InvalidRequest",
     "LogRow",
     "Message",

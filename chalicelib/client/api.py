@@ -24,6 +24,7 @@ from chalicelib.client.stream import PING_SECONDS, EventStream, is_loopback, soc
 from chalicelib.client.wire import (
     JSON,
     Accepted,
+    Child,
     Command,
     Content,
     Cost,
@@ -31,6 +32,7 @@ from chalicelib.client.wire import (
     Event,
     EventPage,
     FileEntry,
+    Inquiry,
     LogKind,
     LogLevel,
     LogRow,
@@ -120,6 +122,10 @@ class Turnlog:
         """Root threads, newest activity first; `q` is searched for literally in titles and tags."""
         return self._pages("/threads", _given(agent=agent, tag=tag, state=state, q=q))
 
+    def delete(self, thread_id: str) -> int:
+        """Delete the thread for good; answers when (microseconds). Raises NotFound, also for one that was deleted."""
+        return int(_parsed(self._send("DELETE", f"/threads/{_id(thread_id)}"))["deleted_at"])
+
     # -- what starts and stops work
 
     def say(
@@ -164,6 +170,40 @@ class Turnlog:
         """Run the agent again without a new message."""
         return cast(Accepted, self._post(f"/threads/{_id(thread_id)}/continue", {}, idempotency_key))
 
+    def terminate(self, thread_id: str, *, idempotency_key: str | None = None) -> Thread:
+        """End the thread for good: it takes no more work. A second call changes nothing."""
+        body = self._post(f"/threads/{_id(thread_id)}/terminate", {}, idempotency_key)
+        return cast(Thread, cast(dict[str, JSON], body)["thread"])
+
+    # -- people and children
+
+    def questions(self, thread_id: str, *, open_only: bool = False) -> Iterator[Inquiry]:
+        """Questions and approvals of the thread, oldest first."""
+        return self._pages(f"/threads/{_id(thread_id)}/questions", {"state": "open"} if open_only else {})
+
+    def answer(self, thread_id: str, question_id: str, answer: JSON, *, idempotency_key: str | None = None) -> Inquiry:
+        """Answer a question. Raises Conflict if somebody else's answer won."""
+        path = f"/threads/{_id(thread_id)}/questions/{_id(question_id)}/answer"
+        return cast(Inquiry, self._post(path, {"answer": answer}, idempotency_key))
+
+    def decide(
+        self,
+        thread_id: str,
+        approval_id: str,
+        *,
+        approve: bool,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Inquiry:
+        """Allow a call, or refuse it. Raises Conflict if it is decided already."""
+        body: dict[str, JSON] = {"decision": "approve" if approve else "reject"}
+        path = f"/threads/{_id(thread_id)}/approvals/{_id(approval_id)}/decision"
+        return cast(Inquiry, self._post(path, body | ({"reason": reason} if reason else {}), idempotency_key))
+
+    def children(self, thread_id: str) -> Iterator[Child]:
+        """The thread's registry, newest first: child threads and sessions."""
+        return self._pages(f"/threads/{_id(thread_id)}/children", {})
+
     # -- files
 
     def put_file(self, thread_id: str, path: str, data: bytes, *, content_type: str | None = None) -> FileEntry:
@@ -200,7 +240,7 @@ class Turnlog:
         return self._pages(f"/threads/{_id(thread_id)}/logs", _given(kind=kind, level=level, order=order))
 
     def cost(self, thread_id: str) -> Cost:
-        """What the thread has cost by now."""
+        """What the thread has cost by now; of a deleted thread `total_cost` and `deleted_at` alone."""
         return cast(Cost, self._get(f"/threads/{_id(thread_id)}/cost"))
 
     def get_value(self, thread_id: str, name: str) -> JSON:

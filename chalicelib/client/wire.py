@@ -178,6 +178,46 @@ class Cost(TypedDict):
     request_count: int
     models: list[ModelCost]
     threads: list[ThreadCost]
+    deleted_at: NotRequired[int]
+
+
+class Inquiry(TypedDict):
+    """A question or an approval (`kind`); `verdict` once it is resolved."""
+
+    id: str
+    kind: str
+    thread_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    question: NotRequired[JSON]
+    options: NotRequired[list[JSON]]
+    arguments: NotRequired[JSON]
+    arguments_sha256: NotRequired[str]
+    created_at: int
+    expires_at: NotRequired[int]
+    verdict: NotRequired[str]
+    answer: NotRequired[JSON]
+    by: NotRequired[str]
+    reason: NotRequired[str]
+    decided_at: NotRequired[int]
+
+
+class Child(TypedDict):
+    """A row of a thread's registry: a child thread (`thread_id`) or a child session (`run_id`)."""
+
+    reference_id: str
+    kind: str
+    thread_id: NotRequired[str]
+    run_id: NotRequired[str]
+    agent: NotRequired[str]
+    name: str
+    title: NotRequired[str]
+    status: str
+    label: NotRequired[str]
+    relationship: str
+    blocking: bool
+    created_at: int
 
 
 class FileEntry(TypedDict):

@@ -27,6 +27,9 @@ from chalicelib.domain.queueing import (
     with_promoted,
 )
 
+#: What stands below a tombstone is taken away this long after it: requests that had read the living head are over.
+PURGE_DELAY = 10_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
@@ -223,7 +226,7 @@ def tombstone(head: Head, total_cost: int, now: int) -> Draft:
         closing=False,
         deleted_at=now,
         total_cost=total_cost,
-        due_at=AT_ONCE,
+        due_at=now + PURGE_DELAY,
     )
     key = f"{head.reference}.deleted"
     report = Report(key=key, reference=head.reference, outcome="terminated", at=now) if head.parent else None

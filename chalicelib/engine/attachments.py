@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib.domain import attachments, paths
+from chalicelib.domain.children import Heard
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import File, Head
+from chalicelib.domain.model import ChildKind, File, Head
 from chalicelib.domain.queueing import Draft
 from chalicelib.engine.files import added
 from chalicelib.ports import FileObjects, Store
@@ -45,6 +46,24 @@ class Bag:
                 self.objects.copy(source, target, rows[0].sha256)
                 found.append(replace(rows[0], created_at=now, updated_at=now))
         return found
+
+    def bring_home(
+        self, ref: ThreadRef, head: Head, heard: Sequence[Heard], now: int
+    ) -> tuple[list[Heard], tuple[File, ...]]:
+        """Reports whose words mention attachments of the child: copied to the parent under names that are free there,
+        the words rewritten. The files become visible with the write that tells the reports.
+        """
+        told: list[Heard] = []
+        brought: list[File] = []
+        for report, child in heard:
+            if child.kind is ChildKind.THREAD and isinstance(report.result, str):
+                found = self.carry(ThreadRef(ref.org, child.token), ref, report.result, now)
+                placed, _ = self.put(ref, head, found)
+                moved = {old.path: new.path for old, new in zip(found, placed, strict=True)}
+                report = replace(report, result=attachments.rewritten(report.result, moved))
+                brought += placed
+            told.append((report, child))
+        return told, tuple(brought)
 
     def _taken(self, ref: ThreadRef) -> set[str]:
         low, high = paths.range_of(attachments.FOLDER)

@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Command, Head, Message, ModelSpent, Tokens
 from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.attachments import Bag
 from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.kin import Kin
@@ -63,6 +64,11 @@ class Attempt:
     context: dict[str, Any] = field(default_factory=dict)
     """What the code of this attempt shares (`ThreadState.context`)."""
     watched_at: float = field(default=0.0)
+
+    @property
+    def bag(self) -> Bag:
+        """Attachments of the thread."""
+        return Bag(store=self.store, objects=self.objects)
 
     def kin(self, token: str) -> Kin:
         """The thread's family, for one execution of that name."""

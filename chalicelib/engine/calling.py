@@ -18,7 +18,7 @@ from chalicelib.domain.children import Heard
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.events import Fact
 from chalicelib.domain.limits import TOOL_RESULT_BYTES
-from chalicelib.domain.model import Call, Head, Outcome, Verdict
+from chalicelib.domain.model import Call, File, Head, Outcome, Verdict
 from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft
 from chalicelib.domain.sessions import GATHER, park
@@ -26,7 +26,7 @@ from chalicelib.engine import changing, children, sessions
 from chalicelib.engine.asking import Asker, Question
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
 from chalicelib.engine.ending import completed_call, duration_ms, next_session, tell_results
-from chalicelib.engine.files import Change, Shelf
+from chalicelib.engine.files import Change, Shelf, added
 from chalicelib.engine.journal import then
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.planning import Begun, begin, candidates
@@ -170,7 +170,9 @@ class Calling:
         attempt = self._attempt
         heard = reports(attempt.store, attempt.ref) if attempt.journal.head.children else []
         if heard:
-            self._store(children.settled_calls(self.calls.values(), heard, attempt.clock.now()), heard)
+            now = attempt.clock.now()
+            told, brought = attempt.bag.bring_home(attempt.ref, attempt.journal.head, heard, now)
+            self._store(children.settled_calls(self.calls.values(), told, now), told, brought)
         return bool(heard)
 
     def _look_at_waiting(self) -> None:
@@ -290,9 +292,9 @@ class Calling:
         text = f"The tool gave no result in {seconds:g} s and was given up."
         return replace(call, outcome=Outcome.ERROR, result=text, ended_at=now)
 
-    def _store(self, ended: list[Call], heard: Sequence[Heard] = ()) -> bool:
+    def _store(self, ended: list[Call], heard: Sequence[Heard] = (), brought: Sequence[File] = ()) -> bool:
         """Store results (or what a call waits for), start what may start next, tell all results once the last is there;
-        with what children have reported. False: nothing to do.
+        with what children have reported, and brought. False: nothing to do.
         """
         now = self._attempt.clock.now()
         whole, ended = ended, [_kept(c) for c in ended]
@@ -310,7 +312,9 @@ class Calling:
         name = f"{self._attempt.journal.run}.{self._attempt.journal.attempt}.{now}"
 
         def decide(head: Head) -> Draft:
-            hearing = family.hear(self._attempt.ref, head, heard, nonce=name, now=now)
+            hearing = then(
+                added(head, brought), lambda at: family.hear(self._attempt.ref, at, heard, nonce=name, now=now)
+            )
             return then(hearing, results)
 
         def results(at: Head) -> Draft:

@@ -22,7 +22,6 @@ from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head
 from chalicelib.domain.queueing import Ask
 from chalicelib.engine import sessions
 from chalicelib.engine.agent import Agent, DefinitionError, Tool
-from chalicelib.engine.attachments import Bag
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.files import added
 from chalicelib.engine.journal import then
@@ -229,7 +228,7 @@ def _create(attempt: Attempt, child: Child, call: Call) -> str | None:
         depth=attempt.journal.head.depth + 1,
     )
     created = queueing.create(head, about, now)
-    files = _bag(attempt).carry(attempt.ref, ref, values.dumps(call.arguments), now)
+    files = attempt.bag.carry(attempt.ref, ref, values.dumps(call.arguments), now)
     created = then(created, lambda at: added(at, files))
     ask = Ask(content=_said(tool, call, arguments), metadata={}, delivery=Delivery.JOIN, nonce=child.reference)
     accepted = queueing.accept(ref, created.after, ask, now)
@@ -240,10 +239,6 @@ def _create(attempt: Attempt, child: Child, call: Call) -> str | None:
         return "The subagent was not started, because this thread is ending."
     attempt.wake(ref, None, result.head or head)
     return None
-
-
-def _bag(attempt: Attempt) -> Bag:
-    return Bag(store=attempt.store, objects=attempt.objects)
 
 
 def _arguments(call: Call) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from chalicelib.engine import context, ending, planning
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
+from chalicelib.engine.files import added
 from chalicelib.engine.journal import CallIdsTaken, CancelSeen, then
 from chalicelib.engine.registry import reports
 from chalicelib.engine.speech import Speech
@@ -145,7 +146,12 @@ class Turn:
     def _hear(self, heard: list[Heard]) -> None:
         attempt, now = self.attempt, self.attempt.clock.now()
         nonce = f"{attempt.journal.run}.{attempt.journal.attempt}.{now}"
-        attempt.journal.write(lambda head: family.hear(attempt.ref, head, heard, nonce=nonce, now=now), progress=True)
+        told, brought = attempt.bag.bring_home(attempt.ref, attempt.journal.head, heard, now)
+
+        def decide(head: Head) -> Draft:
+            return then(added(head, brought), lambda at: family.hear(attempt.ref, at, told, nonce=nonce, now=now))
+
+        attempt.journal.write(decide, progress=True)
 
     def _take_in(self, head: Head) -> Draft:
         waiting = self._joins(head)

@@ -18,8 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from chalicelib.domain.entries import row_body
-from chalicelib.domain.errors import RetryLater
-from chalicelib.domain.frames import Frame, live_frames, log_frame
+from chalicelib.domain.errors import NotFound, RetryLater
+from chalicelib.domain.frames import Frame, error_frame, live_frames, log_frame
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import RESPONSE_BYTES
 from chalicelib.domain.wire import event_body
@@ -30,6 +30,8 @@ from chalicelib.services.credentials import Credentials
 PageOf = Callable[[str, str], tuple[ThreadRef, int] | None]
 #: (pk, sk) of a row -> thread and key, if it is a row of a thread's log.
 LogOf = Callable[[str, str], tuple[ThreadRef, str] | None]
+#: (pk, sk) of a row -> thread, if it is a head.
+HeadOf = Callable[[str, str], ThreadRef | None]
 
 WORKERS = 32  # posts at a time of one process: each may take its whole second
 _ROWS = 1_000  # of one read
@@ -78,6 +80,7 @@ class FanOut:
         credentials: Credentials,
         page_of: PageOf,
         log_of: LogOf,
+        head_of: HeadOf,
     ) -> None:
         self._store = store
         self._directory = directory
@@ -86,6 +89,7 @@ class FanOut:
         self._credentials = credentials
         self._page_of = page_of
         self._log_of = log_of
+        self._head_of = head_of
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="fan-out")
 
     def run(self, keys: Iterable[tuple[str, str]]) -> None:
@@ -95,6 +99,7 @@ class FanOut:
         """
         failures: list[BaseException] = []
         written = list(keys)
+        self._part(written, failures)
         pages, logged = self._touched(written), self._logged(written)
         listeners = {ref: self._listeners(ref, failures) for ref in dict.fromkeys((*pages, *logged))}
         telling = [job for ref, wanted in logged.items() for job in self._tell(ref, wanted, listeners[ref], failures)]
@@ -107,6 +112,25 @@ class FanOut:
         failures += [error for job in telling if (error := job.exception())]
         if failures:
             raise failures[0]
+
+    def _part(self, keys: Iterable[tuple[str, str]], failures: list[BaseException]) -> None:
+        """Tell the subscribers of threads that were deleted so, and forget their subscriptions: nothing more comes."""
+        for ref in dict.fromkeys(ref for pk, sk in keys if (ref := self._head_of(pk, sk))):
+            try:
+                head = self._store.open(ref).head
+                if head is None or head.deleted_at:
+                    wait([self._pool.submit(self._dismiss, ref, row) for row in self._directory.subscribers(ref)])
+            except RetryLater as error:
+                failures.append(error)
+
+    def _dismiss(self, ref: ThreadRef, row: Subscriber) -> None:
+        self._directory.unsubscribe(ref, row.connection)
+        try:
+            self._post(row.connection, error_frame(NotFound(f"The thread {ref.id} has been deleted.")))
+        except SocketGone:
+            self._directory.disconnect(row.connection)
+        except RetryLater as refusal:
+            log.warning("connection %s was not told of a deletion: %s", row.connection, refusal)
 
     def _touched(self, keys: Iterable[tuple[str, str]]) -> Mapping[ThreadRef, int]:
         found: dict[ThreadRef, int] = {}

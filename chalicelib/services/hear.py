@@ -13,10 +13,12 @@ from chalicelib.domain.commands import Delivery
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head
 from chalicelib.domain.queueing import Ask, Draft
+from chalicelib.engine.attachments import Bag
+from chalicelib.engine.files import added
 from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import reports
-from chalicelib.ports import Committed, Store
+from chalicelib.ports import Committed, FileObjects, Store
 from chalicelib.services.appending import Appender
 
 
@@ -25,6 +27,7 @@ class Hear:
     """Empties inboxes."""
 
     store: Store
+    objects: FileObjects
     appender: Appender
 
     def run(self, ref: ThreadRef, head: Head) -> bool:
@@ -52,7 +55,8 @@ class Hear:
             return queueing.resume(head, tuple(report.reference for report, _ in heard), now)
         nonce = self.appender.ids.token()
         ended = bool(head.terminated_at)
-        draft = family.hear(ref, head, heard, nonce=nonce, now=now, silently=ended)
+        told, brought = Bag(store=self.store, objects=self.objects).bring_home(ref, head, heard, now)
+        draft = then(added(head, brought), lambda at: family.hear(ref, at, told, nonce=nonce, now=now, silently=ended))
         if ended or not family.wakes(heard):
             return draft
         go_on = Ask(content=None, metadata={}, delivery=Delivery.ENQUEUE, nonce=nonce)

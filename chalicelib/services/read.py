@@ -96,7 +96,9 @@ class Read:
         def row(ref: ThreadRef, head: Head, about: About) -> dict[str, Any] | None:
             if not head.last_run:
                 return None
-            run = self.store.open(ref, head=False, commands=[head.last_run]).commands[head.last_run]
+            run = self.store.open(ref, head=False, commands=[head.last_run]).commands.get(head.last_run)
+            if run is None:  # deleted and purged since the head was read
+                return None
             return {"thread": wire.thread_body(ref, head, about), "run": wire.run_body(ref, run, head)}
 
         return self._scan(p.org, row, limit, position)

@@ -107,16 +107,23 @@ class Subscribe:
 
     def _follow(self, connection: Connection, ask: Follow) -> None:
         ref = _thread(connection, ask.thread_id)
-        head = self._store.open(ref).head
-        if head is None or head.deleted_at:
-            raise NotFound
+        head = self._still_there(ref)
         row = self._row(ref, connection, ask, min(ask.after, head.seq))
         self._directory.subscribe(row)
         try:
-            self._catch_up(ref, row, head)
-        except RetryLater:
+            self._catch_up(ref, row, self._still_there(ref))
+        except (RetryLater, NotFound):
             self._directory.unsubscribe(ref, connection.id)  # the client is told, and asks again
             raise
+
+    def _still_there(self, ref: ThreadRef) -> Head:
+        """The head as it stands. It is read before the row is put and again after: whoever deletes the thread after
+        that finds the row, and tells its end.
+        """
+        head = self._store.open(ref).head
+        if head is None or head.deleted_at:
+            raise NotFound
+        return head
 
     def _row(self, ref: ThreadRef, connection: Connection, ask: Follow, cursor: int) -> Subscriber:
         return Subscriber(

@@ -82,7 +82,10 @@ class TakeTurn:
         return self._take(ref)
 
     def _play(self, ref: ThreadRef, head: Head, recovered: bool, remaining: Callable[[], float]) -> Result:
-        turn, fault = self._turn(ref, head, recovered, remaining)
+        try:
+            turn, fault = self._turn(ref, head, recovered, remaining)
+        except LeaseLost:
+            return Result.ENDED
         log.info(
             "attempt",
             extra={"action": "attempt", "thread_id": ref.id, "run_id": ref.run(head.run), "attempt": head.run_attempt},
@@ -114,8 +117,9 @@ class TakeTurn:
         """The turn of a lease, and why it cannot be played if the agent's own definition does not fit this thread."""
         places = context.window_places(head)
         opened = self.store.open(ref, head=False, about=True, commands=_rows(head), messages=places)
-        about, command = opened.about, opened.commands[head.run]
-        assert about is not None, "a thread is created with its about row"
+        about, command = opened.about, opened.commands.get(head.run)
+        if about is None or command is None:  # the thread was deleted and purged since the lease was taken
+            raise LeaseLost
         agent = self.agents.get(head.agent) or _missing(head.agent)
         arguments = dict(about.arguments)
         tools, fault = _tools(agent, arguments, self.agents)

@@ -1,12 +1,14 @@
 """Child threads and sessions on the emulator: told once, in their true state, whatever comes between; no deadlock."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from chalicelib.domain.children import LIVE
+from chalicelib.domain.commands import Idempotency, Say
 from chalicelib.domain.model import Child, ChildKind, Report
 from chalicelib.engine.registry import registry
 from tests.crash.audit import audit, told
@@ -298,3 +300,48 @@ def test_the_same_key_makes_one_session(world: Worlds) -> None:
     assert [one["reference_id"] for one in results(at)["l"][1]["sessions"]] == ["ses-1-1-1"]
     shown = results(at)["e"][1]["events"]
     assert [event["type"] for event in shown] == ["message.completed", "run.queued"]
+
+
+# ---------------------------------------------------------------- attachments
+
+
+def files(world: World) -> dict[str, str]:
+    """Path -> text of the files in the folder of attachments."""
+    with world.tap.outside():
+        house, p, thread = world.house, world.principal, world.thread.id
+        page = house.files.list_files(p, thread, "/attachments", limit=50, position=None)
+        found = [house.files.get_file(p, thread, entry["path"]) for entry in page.items]
+    return {one.file.path: (one.data or b"").decode() for one in found}
+
+
+def test_attachments_go_with_the_words_that_mention_them_both_ways(world: Worlds) -> None:
+    at = world("attachments both ways")
+    answer = kid(*[step(text("Here: /attachments/plan.txt (and /attachments/none.txt)."))] * AGAIN)
+    arguments = json.dumps({"name": "kid", "message": "Read /attachments/plan.txt, please.", "arguments": answer})
+    at.create({"script": [step(*call("k1", "subagent_create", arguments), stop="tool_calls"), *HEARD]}, text=None)
+    with at.tap.outside():
+        at.house.files.put_file(at.principal, at.thread.id, "/attachments/plan.txt", b"one", "text/plain")
+    at.post("go")
+    settled(at)
+    (child,) = at.children()
+    assert files(at.at(child)) == {"/attachments/plan.txt": "one"}
+    assert files(at) == {"/attachments/plan.txt": "one", "/attachments/plan-2.txt": "one"}
+    (heard,) = [m["content"][0]["text"] for m in told(at)["messages"] if m["silent"]]
+    assert "Here: /attachments/plan-2.txt (and /attachments/none.txt)." in heard
+
+
+def test_data_that_comes_with_a_message_becomes_a_file_that_takes_nobodys_place(world: Worlds) -> None:
+    at = world("attachments of messages")
+    at.create({"script": HEARD}, text=None)
+    for words in (b"one", b"two"):
+        data = {"type": "data", "name": "a.txt", "content_type": "text/plain", "base64": b64encode(words).decode()}
+        ask = Say(content=({"type": "text", "text": words.decode()},), attachments=(data,), metadata={})
+        for _ in range(2):
+            key = Idempotency(key=words.decode(), fingerprint="f" * 64)
+            with at.tap.outside():
+                answer = at.house.accept.post_message(at.principal, at.thread.id, ask, key)
+        assert answer.replayed
+    at.drain()
+    assert files(at) == {"/attachments/a.txt": "one", "/attachments/a-2.txt": "two"}
+    shown = [m["content"][1] for m in told(at)["messages"] if m["role"] == "user"]
+    assert shown == [{"type": "file", "path": "/attachments/a.txt"}, {"type": "file", "path": "/attachments/a-2.txt"}]

@@ -167,6 +167,7 @@ class SocketHouse:
             credentials=self.credentials,
             page_of=keys.page_at,
             log_of=keys.log_at,
+            head_of=keys.head_at,
         )
         self.provision = Provision(directory=self.directory, clock=self.clock, ids=self.ids, stage="test")
 

@@ -186,7 +186,7 @@ SHAPES: list[Fault] = [
     *each(DECIDE, "decision", "perhaps", "", None, True, "APPROVE"),
     *each(DECIDE, "reason", 1, None, "", "x" * 1_001),
     *each(MESSAGES, "metadata", [], "x", None, 1),
-    *each(MESSAGES, "attachments", "none", {}, None, [FILE], [FILE] * 21),
+    *each(MESSAGES, "attachments", "none", {}, None, [FILE] * 21),
     *each(RUNS, "input", 5, None, [], "", {}),
     *each(RUNS, "delivery", 7, None, "later", "interrupt", "rollback", "reject"),
     *each(RUNS, "parent_run_id", 5, None, "", ["run_1"]),

@@ -148,6 +148,8 @@ def test_the_fan_out_sees_event_pages_and_nothing_that_it_writes_itself() -> Non
     assert not patterns.wanted(_record(keys.event_page(REF, 2), page, "REMOVE"), filters)
     assert not patterns.wanted(_record(keys.subscriber(REF, "c"), {"cursor": {"N": "1"}}), filters)
     assert not patterns.wanted(_record(keys.connection("c"), {"org": {"S": "o"}}), filters)
+    assert not patterns.wanted(_record(keys.head(REF), {"rev": {"N": "2"}}, "MODIFY"), filters)
+    assert patterns.wanted(_record(keys.head(REF), {"de": {"N": "1"}}, "MODIFY"), filters)
 
 
 def test_what_the_gateway_answers_by_itself_is_a_problem_with_a_request_id() -> None:
