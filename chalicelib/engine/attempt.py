@@ -7,7 +7,8 @@ and renews the lease when 20 s of it or less remain. Safety never rests on it; t
 import queue
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Command, Message, ModelSpent, Tokens
@@ -16,6 +17,9 @@ from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
 from chalicelib.engine.workers import Happening, Workers
 from chalicelib.ports import Clock, FileObjects, Models, Store
+
+if TYPE_CHECKING:
+    from chalicelib.engine.hooking import Hooking
 
 #: Spec section 7: a lease lives 30 s and is renewed every 10 s at the latest.
 LEASE_SECONDS = 30.0
@@ -54,7 +58,16 @@ class Attempt:
     environment: Environment = field(default_factory=Environment)
     context: dict[str, Any] = field(default_factory=dict)
     """What the code of this attempt shares (`ThreadState.context`)."""
+    blocked: str | None = None
+    """Why a hook that ran inside a tool wants the run to end."""
     watched_at: float = field(default=0.0)
+
+    @cached_property
+    def hooking(self) -> "Hooking":
+        """The hooks of this attempt's agent."""
+        from chalicelib.engine.hooking import Hooking  # knows the attempt
+
+        return Hooking(self)
 
     def covers(self, seconds: float) -> bool:
         """True if this invocation has the time for a call of that deadline, and the reserve."""

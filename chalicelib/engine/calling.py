@@ -98,7 +98,7 @@ class Calling:
         while self._attempt.journal.head.open_calls:
             if not self._running and not self._store([]):
                 return False
-            results = self._await() if self._running else []
+            results = self._attempt.hooking.results(self._await()) if self._running else []
             for first in range(0, len(results), RESULTS_A_WRITE):
                 self._store(results[first : first + RESULTS_A_WRITE])
         return True

@@ -11,6 +11,7 @@ from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.effects import Effect
 from chalicelib.engine.endpoints import Endpoint
 from chalicelib.engine.environment import Environment
+from chalicelib.engine.hooks import NO_HOOKS, Hooks
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import log_rows
 from tests.crash.guests import Guests
@@ -30,11 +31,12 @@ class Residents(Guests):
     use: Use = lambda state, arguments: None
     effects_of: Sequence[Effect] = ()
     endpoints_of: Sequence[Endpoint] = ()
+    hooks: Hooks = NO_HOOKS
 
     def agents(self) -> dict[str, Agent]:
         """The agent as it is deployed."""
         agent = super().agents()[scripted.name]
-        return {scripted.name: replace(agent, effects=self.effects_of, endpoints=self.endpoints_of)}
+        return {scripted.name: replace(agent, effects=self.effects_of, endpoints=self.endpoints_of, hooks=self.hooks)}
 
     def _watched(self, tool: Tool) -> Tool:
         def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
@@ -54,9 +56,12 @@ def settled_in(
     *,
     effects: Sequence[Effect] = (),
     endpoints: Sequence[Endpoint] = (),
+    hooks: Hooks = NO_HOOKS,
 ) -> World:
     """A world whose agent has this code."""
-    world.guests = Residents(stored=lambda: world.tap.stored, use=use, effects_of=effects, endpoints_of=endpoints)
+    world.guests = Residents(
+        stored=lambda: world.tap.stored, use=use, effects_of=effects, endpoints_of=endpoints, hooks=hooks
+    )
     world.house = world.process()
     return world
 
