@@ -61,7 +61,7 @@ class Hooking:
         if attempt.journal.head.run_started_at:
             return
         if not attempt.journal.head.balance_at:
-            self._call("after_thread_created")
+            self.call("after_thread_created")
         if attempt.command.content is not None and not attempt.command.place:
             edited = self._edit(attempt.command)
             if edited is not attempt.command:
@@ -127,9 +127,9 @@ class Hooking:
         """Content and metadata of a message once its hooks have seen it."""
         metadata = {name: value for name, value in body["metadata"].items() if name != "queued"}
         before = {**body, "metadata": metadata}
-        changed = self._call("before_create_message", before, fits=_is_message) or before
+        changed = self.call("before_create_message", before, fits=_is_message) or before
         parts, about = tuple(changed["content"]), changed.get("metadata", {})
-        self._call("after_create_message", {**before, "content": list(parts), "metadata": about})
+        self.call("after_create_message", {**before, "content": list(parts), "metadata": about})
         return parts, about
 
     # -- what the model is shown
@@ -138,7 +138,7 @@ class Hooking:
         """The context of a model step."""
         attempt = self._attempt
         shown = context.assemble(attempt.ref, self._filtered(rows))
-        sent = self._call("prefilter_llm_history", [dict(one) for one in shown], fits=_are_messages)
+        sent = self.call("prefilter_llm_history", [dict(one) for one in shown], fits=_are_messages)
         return shown if sent is None else pairing.repair(sent)
 
     def _filtered(self, rows: Sequence[Message]) -> Sequence[Message]:
@@ -147,7 +147,7 @@ class Hooking:
             return rows
         usable = [row for row in rows if not row.deleted and not row.superseded]
         bodies = [wire.message_body(self._attempt.ref, row) for row in usable]
-        kept = self._call("filter_messages", bodies, fits=_are_messages)
+        kept = self.call("filter_messages", bodies, fits=_are_messages)
         if kept is None:
             return rows
         by_id = {body["id"]: body for body in kept}
@@ -155,7 +155,7 @@ class Hooking:
 
     def system(self, text: str) -> str:
         """The system prompt of a model step."""
-        changed = self._call("after_system_message", text, fits=lambda value: isinstance(value, str))
+        changed = self.call("after_system_message", text, fits=lambda value: isinstance(value, str))
         return text if changed is None else str(changed)
 
     # -- tools
@@ -170,14 +170,14 @@ class Hooking:
         after = "after_tool_call_success" if call.outcome is Outcome.OK else "after_tool_call_failure"
         for name in (after, "before_store_tool_result"):
             told = {"call_id": call.id, "name": call.name, "arguments": call.arguments, "outcome": call.outcome}
-            changed = self._call(name, told, call.result)
+            changed = self.call(name, told, call.result)
             if changed is not None:
                 call = replace(call, result=changed)
         return call
 
     # -- calling
 
-    def _call(self, name: str, *given: Any, fits: Callable[[Any], bool] = lambda value: True) -> Any:
+    def call(self, name: str, *given: Any, fits: Callable[[Any], bool] = lambda value: True) -> Any:
         """What a hook answers, safe; None if there is no such hook, or it changes nothing. Raises RunBlocked, and what
         the watch raises.
         """

@@ -17,9 +17,12 @@ from tests.crash.audit import log_rows
 from tests.crash.guests import Guests
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.tap import Died
+from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
 
 Use = Callable[[ThreadState, Mapping[str, Any]], Any]
+#: `make test` strikes every fourth call, others for each fault; `make test-slow` strikes them all.
+POINTS = [pytest.param(4, id="a quarter"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 #: What an audit does not know: a process that dies while its tool is at a call, and messages that code has queued.
 FORGIVEN = ("a dead process called", "I1: commands")
 
@@ -118,3 +121,8 @@ def said(world: World) -> list[tuple[str, str]]:
 def wrong(found: list[str]) -> list[str]:
     """What an audit has found, without what it cannot know here."""
     return [line for line in found if not any(line.startswith(known) for known in FORGIVEN)]
+
+
+def struck(world: World, fault: str, every: int, first: int = 4) -> range:
+    """The calls of a schedule that a fault strikes, one in each new world."""
+    return range(first + list(FAULTS).index(fault) % every, len(world.tap.calls) + 1, every)

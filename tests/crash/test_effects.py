@@ -14,7 +14,7 @@ from chalicelib.engine.effects import Effect, effect
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import DUE_SHARDS
 from tests.crash.audit import audit
-from tests.crash.residents import result, rows, run_tool, said, settled_in, wrong
+from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, wrong
 from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
 
@@ -99,12 +99,13 @@ def test_an_effect_runs_outside_the_turn_once_its_time_has_come(world: Worlds) -
     assert wrong(audit(its)) == []
 
 
+@pytest.mark.parametrize("every", POINTS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_effect_that_dies_at_any_call_runs_again_and_counts_once(world: Worlds, fault: str) -> None:
+def test_an_effect_that_dies_at_any_call_runs_again_and_counts_once(world: Worlds, fault: str, every: int) -> None:
     clean = settled_in(world("effect: clean"), schedules, effects=[remind(Notes())])
     clean.sweeps_count = True
     play(clean)
-    for point in range(5, len(clean.tap.calls) + 1):
+    for point in struck(clean, fault, every, first=5):
         notes = Notes()
         its = settled_in(world(f"effect: {fault} at {point}"), schedules, effects=[remind(notes)])
         FAULTS[fault](its.tap, point)

@@ -14,7 +14,7 @@ from chalicelib.engine.endpoints import endpoint
 from chalicelib.engine.hooks import Blocked, Hook, Hooks
 from chalicelib.engine.state import Refused, ThreadState
 from tests.crash.audit import audit, folded
-from tests.crash.residents import result, rows, run_tool, said, settled_in, with_secrets, wrong
+from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, with_secrets, wrong
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
@@ -72,8 +72,9 @@ def test_messages_are_stored_and_shown_as_the_hook_leaves_them(world: Worlds) ->
     assert audit(its) == []
 
 
+@pytest.mark.parametrize("every", POINTS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_hooks_that_change_messages_survive_a_death_at_any_call(world: Worlds, fault: str) -> None:
+def test_hooks_that_change_messages_survive_a_death_at_any_call(world: Worlds, fault: str, every: int) -> None:
     def notes(state: ThreadState, message: Message) -> None:
         state.emit("created", {"id": message["id"]})
         state.log({"name": "created"})
@@ -85,7 +86,7 @@ def test_hooks_that_change_messages_survive_a_death_at_any_call(world: Worlds, f
     clean = settled_in(world("hooks: clean"), one, hooks=hooks)
     run_tool(clean)
     assert told(clean) == ["c1", "r1s1", "r1s2"]
-    for point in range(4, len(clean.tap.calls) + 1):
+    for point in struck(clean, fault, every):
         its = settled_in(world(f"hooks: {fault} at {point}"), one, hooks=hooks)
         FAULTS[fault](its.tap, point)
         run_tool(its)
@@ -178,12 +179,13 @@ def test_a_hook_that_blocks_ends_the_run_in_its_words(world: Worlds, name: str) 
     assert audit(its) == []
 
 
+@pytest.mark.parametrize("every", POINTS)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", ["before_create_message", "before_store_tool_result"])
-def test_a_run_that_is_blocked_ends_once_whatever_dies(world: Worlds, name: str, fault: str) -> None:
+def test_a_run_that_is_blocked_ends_once_whatever_dies(world: Worlds, name: str, fault: str, every: int) -> None:
     clean = settled_in(world(f"blocks: {name}"), one, hooks=hooks_of([name], blocks))
     run_tool(clean)
-    for point in range(4, len(clean.tap.calls) + 1):
+    for point in struck(clean, fault, every):
         its = settled_in(world(f"{name}: {fault} at {point}"), one, hooks=hooks_of([name], blocks))
         FAULTS[fault](its.tap, point)
         run_tool(its)
