@@ -143,9 +143,10 @@ class RunHands:
         a = self.attempt
         with in_python():
             name = effect_name(a.ref, effect_id) if isinstance(effect_id, str) else None
-            waiting = self.notebook.notes.scheduled()
-            stored = a.store.effects(a.ref, after=name[:-1], limit=effects.LISTED) if name else []
-            row = waiting.get(name or "") or next((one for one in stored if one.id == name), None)
+            if name is None:
+                return False
+            waiting = self.notebook.notes.scheduled().get(name)
+            row = waiting or a.store.open(a.ref, head=False, effects=[name]).effects.get(name)
             if row is None or row.state not in (EffectState.SCHEDULED, EffectState.PARKED):
                 return False
             self.notebook.take_back(rules.removed(row, a.clock.now()))

@@ -2,6 +2,7 @@
 fails for good is parked in sight.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import effects as rules
+from chalicelib.domain.errors import RetryLater
 from chalicelib.domain.model import EffectState
+from chalicelib.doors import runner
 from chalicelib.engine.effects import Effect, effect
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import DUE_SHARDS
 from tests.crash.audit import audit
 from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, wrong
 from tests.crash.test_crash_points import FAULTS
-from tests.crash.world import World
+from tests.crash.world import Context, World
 
 Worlds = Callable[[str], World]
 MICROS = 1_000_000
@@ -165,6 +168,28 @@ def test_two_wake_ups_begin_one_try(world: Worlds) -> None:
         with its.tap.outside():
             its.house.run_effect.run(its.thread, its.thread.effect(row.id), lambda: 900.0)
     assert len(notes.tokens) == 1
+
+
+def test_a_wake_up_that_comes_with_too_little_time_is_given_back(world: Worlds) -> None:
+    notes = Notes()
+    its = settled_in(world("short"), schedules, effects=[remind(notes)])
+    run_tool(its)
+    its.clock.sleep(40)
+    (row,) = effects(its)
+    with its.tap.outside(), pytest.raises(RetryLater):
+        its.house.run_effect.run(its.thread, its.thread.effect(row.id), lambda: 70.0)
+    assert (notes.tokens, effects(its)[0].tries) == ([], 0)
+
+
+@pytest.mark.parametrize("effect_id", ["", "eff_x", f"eff_{'a' * 20}_{'b' * 20}", 5, None])
+def test_a_wake_up_for_an_effect_that_is_none_holds_no_work(world: Worlds, effect_id: Any) -> None:
+    its = settled_in(world("none"), effects=[remind(Notes())])
+    run_tool(its)
+    body = {"v": 1, "kind": "effect", "org": its.thread.org, "thread": its.thread.id, "effect": effect_id}
+    record = {"messageId": "m", "body": json.dumps(body), "attributes": {"MessageGroupId": "g"}}
+    with its.tap.outside():
+        answer = runner.run({"Records": [record]}, Context(), house=lambda: its.house)
+    assert answer == {"batchItemFailures": []}
 
 
 def test_a_try_is_not_begun_before_its_time(world: Worlds) -> None:
