@@ -15,11 +15,10 @@ from chalicelib.domain.model import EffectState
 from chalicelib.doors import runner
 from chalicelib.engine.effects import Effect, effect
 from chalicelib.engine.state import ThreadState
-from chalicelib.ports import DUE_SHARDS
 from tests.crash.audit import audit
 from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, wrong
 from tests.crash.test_crash_points import FAULTS
-from tests.crash.world import Context, World
+from tests.crash.world import SWEEP_SECONDS, Context, World
 
 Worlds = Callable[[str], World]
 MICROS = 1_000_000
@@ -58,24 +57,19 @@ def effects(world: World) -> list[Any]:
         return world.house.store.effects(world.thread, after="", limit=100)
 
 
-def is_due(world: World) -> bool:
-    """True while an effect of the thread waits for its time."""
-    with world.tap.outside():
-        until = world.clock.now() + 400 * 86_400 * MICROS
-        return any(
-            due.ref == world.thread and due.effect
-            for shard in range(DUE_SHARDS)
-            for due in world.house.store.due(shard, until=until, limit=100)
-        )
-
-
-def play(world: World, sweeps: int = 60) -> None:
-    """The run that schedules, and then sweeps until nothing is due any more."""
+def play(world: World, sweeps: int = 20) -> None:
+    """The run that schedules, and what is due after it."""
     run_tool(world)
+    play_on(world, sweeps)
+
+
+def play_on(world: World, sweeps: int = 20) -> None:
+    """A sweep whenever an effect is due, until nothing is due any more."""
     for _ in range(sweeps):
-        if not is_due(world):
+        due = [row.due_at for row in effects(world) if row.due_at]
+        if not due:
             return
-        world.sweep()
+        world.sweep(max(SWEEP_SECONDS, (min(due) - world.clock.now()) / MICROS))
         world.drain()
         world.redeliver_all()
     raise AssertionError(f"still due after {sweeps} sweeps: {effects(world)}")
@@ -133,7 +127,7 @@ def test_a_failing_effect_is_tried_again_with_growing_pauses(world: Worlds) -> N
 def test_an_effect_that_fails_for_good_is_parked_in_sight(world: Worlds) -> None:
     notes = Notes(fails=100)
     its = settled_in(world("parked"), schedules, effects=[remind(notes)])
-    play(its, sweeps=400)
+    play(its)
     (row,) = effects(its)
     assert (row.state, row.tries, row.error) == (EffectState.PARKED, rules.TRIES, "RuntimeError: not today")
     assert len(notes.tokens) == rules.TRIES
@@ -147,15 +141,6 @@ def test_an_effect_whose_code_is_gone_is_parked_with_a_sentence(world: Worlds) -
     play_on(its)
     (row,) = effects(its)
     assert (row.state, row.error) == (EffectState.PARKED, "The agent no longer has an effect named 'remind'.")
-
-
-def play_on(world: World, sweeps: int = 400) -> None:
-    """Sweeps until nothing is due any more."""
-    for _ in range(sweeps):
-        if not is_due(world):
-            return
-        world.sweep()
-        world.drain()
 
 
 def test_two_wake_ups_begin_one_try(world: Worlds) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.commands import Call
+from chalicelib.domain.commands import Call, PatchMessage
+from chalicelib.domain.errors import Forbidden
 from chalicelib.engine.agent import Agent, DefinitionError
 from chalicelib.engine.endpoints import endpoint
 from chalicelib.engine.hooks import Blocked, Hook, Hooks
@@ -289,6 +290,37 @@ def test_an_update_that_a_hook_blocks_ends_the_run(world: Worlds) -> None:
     run_tool(its)
     assert ends(its) == [("failed", "hook_blocked", "not in this house")]
     assert said(its)[0] == ("user", "hello")
+    assert audit(its) == []
+
+
+def test_an_edit_by_a_client_passes_the_hooks_too(world: Worlds) -> None:
+    def before(state: ThreadState, message: Message, change: dict[str, Any]) -> Any:
+        words = change["content"][0]["text"]
+        if words == "bad":
+            raise Blocked("not like that")
+        if words == "odd":
+            raise RuntimeError("odd")
+        state.emit("edited")
+        return {"metadata": {"was": message["content"][0]["text"]}}
+
+    its = settled_in(world("patch"), hooks=Hooks(before_update_message=before, after_update_message=raises))
+    run_tool(its)
+    first = its.thread.user_message(1)
+
+    def patch(words: str) -> Any:
+        ask = PatchMessage(content=({"type": "text", "text": words},))
+        with its.tap.outside():
+            return its.house.edit.patch_message(its.principal, its.thread.id, first, ask)
+
+    with pytest.raises(Forbidden, match="not like that"):
+        patch("bad")
+    assert said(its)[0] == ("user", "hello")
+    assert patch("better")["metadata"] == {"was": "hello"}
+    assert patch("odd")["metadata"] == {"was": "hello"}
+    assert said(its)[0] == ("user", "odd")
+    failed = [(row["model"], row["error"]) for row in rows(its, "handler")]
+    assert ("before_update_message", "RuntimeError: odd") in failed
+    assert ("after_update_message", "RuntimeError: no hook today") in failed
     assert audit(its) == []
 
 
