@@ -183,9 +183,9 @@ class House:
     @cached_property
     def edit(self) -> "Edit":
         """Later edits."""
-        from chalicelib.services.edit import Edit
+        from chalicelib.services.hooked_edit import HookedEdit
 
-        return Edit(store=self.store, appender=self.appender)
+        return HookedEdit(store=self.store, appender=self.appender, outside=self.outside, agents=self.agents)
 
     @cached_property
     def files(self) -> "Files":

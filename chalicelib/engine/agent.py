@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
-from chalicelib.engine import effects, endpoints
+from chalicelib.engine import effects, endpoints, hooks
 from chalicelib.engine.definitions import DefinitionError as DefinitionError
 from chalicelib.engine.effects import Effect
 from chalicelib.engine.endpoints import Endpoint
+from chalicelib.engine.hooks import NO_HOOKS, Hooks
 from chalicelib.engine.schema import SchemaError, parameters_of
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import ToolSpec
@@ -152,6 +153,7 @@ class Agent:
     """It may place sessions on its own thread, with the tools `child_session_create`, `_list`, `_events`, `_gather`."""
     endpoints: Sequence[Endpoint] = ()
     effects: Sequence[Effect] = ()
+    hooks: Hooks = NO_HOOKS
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -164,6 +166,7 @@ class Agent:
             raise DefinitionError(f"agent {self.name}: model_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
         endpoints.check(self.name, self.endpoints)
         effects.check(self.name, self.effects)
+        hooks.check(self.name, self.hooks)
         if not callable(self.tools):
             _check_names(self.name, self.tools)
 

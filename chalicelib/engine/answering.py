@@ -45,9 +45,12 @@ class Answering:
     def __init__(self, attempt: Attempt, messages: tuple[Mapping[str, Any], ...]) -> None:
         self._attempt = attempt
         self._messages = messages
+        self._system = attempt.hooking.system(attempt.agent.system_for(attempt.arguments))
         self._opened_at = self._asked_at = attempt.clock.monotonic()
         self._fault = CUT_OFF
         self.speech = self._new_speech()
+        self.edited: tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any]] | None = None
+        """Text parts and metadata that hooks have left of the whole answer."""
 
     def ask(self) -> Speech | Failed:
         """The whole answer, or why there is none. Raises LeaseLost, CancelSeen; `speech` then holds what was said."""
@@ -95,8 +98,8 @@ class Answering:
             id=self.speech.message_id,
             run=head.run,
             role=Role.ASSISTANT,
-            content=self.speech.content(dict(calls)),
-            metadata={},
+            content=self.speech.content(dict(calls)) if self.edited is None else (*self.edited[0], *calls.values()),
+            metadata={} if self.edited is None else self.edited[1],
             created_at=now,
         )
         data = {"message": wire.message_body(self._attempt.ref, message)}
@@ -189,7 +192,7 @@ class Answering:
         attempt = self._attempt
         return ModelRequest(
             model=attempt.model,
-            system=attempt.agent.system_for(attempt.arguments),
+            system=self._system,
             messages=self._messages,
             tools=tuple(tool.spec for tool in attempt.tools.values()),
             tool_choice=attempt.agent.tool_choice,

@@ -7,7 +7,8 @@ and renews the lease when 20 s of it or less remain. Safety never rests on it; t
 import queue
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Command, Head, Message, ModelSpent, Tokens
@@ -19,6 +20,9 @@ from chalicelib.engine.kin import Kin
 from chalicelib.engine.log import Log
 from chalicelib.engine.workers import Happening, Workers
 from chalicelib.ports import Clock, FileObjects, Models, Store
+
+if TYPE_CHECKING:
+    from chalicelib.engine.hooking import Hooking
 
 #: Spec section 7: a lease lives 30 s and is renewed every 10 s at the latest.
 LEASE_SECONDS = 30.0
@@ -63,6 +67,8 @@ class Attempt:
     environment: Environment = field(default_factory=Environment)
     context: dict[str, Any] = field(default_factory=dict)
     """What the code of this attempt shares (`ThreadState.context`)."""
+    blocked: str | None = None
+    """Why a hook that ran inside a tool wants the run to end."""
     watched_at: float = field(default=0.0)
 
     @property
@@ -80,6 +86,13 @@ class Attempt:
             now=self.clock.now,
             safe=self.environment.safe,
         )
+
+    @cached_property
+    def hooking(self) -> "Hooking":
+        """The hooks of this attempt's agent."""
+        from chalicelib.engine.hooking import Hooking  # knows the attempt
+
+        return Hooking(self)
 
     def covers(self, seconds: float) -> bool:
         """True if this invocation has the time for a call of that deadline, and the reserve."""

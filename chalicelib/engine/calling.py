@@ -96,7 +96,7 @@ class Calling:
                 if self._wait():
                     return Left.WAITING
                 continue
-            results = self._await() if self._running else []
+            results = self._attempt.hooking.results(self._await()) if self._running else []
             for first in range(0, len(results), RESULTS_A_WRITE):
                 self._store(results[first : first + RESULTS_A_WRITE])
         return Left.FINISHED
@@ -163,6 +163,10 @@ class Calling:
         some, self._own = self._own[:RESULTS_A_WRITE], self._own[RESULTS_A_WRITE:]
         order = list(self.calls)
         played = [children.perform(self._attempt, call, order.index(call.id) + 1) for call in some]
+        for call in played:
+            made = children.made_by(self._attempt, call, order.index(call.id) + 1)
+            if made is not None:
+                self._attempt.hooking.call("after_subagent_created", made)
         self._store(played)
 
     def _hear(self) -> bool:

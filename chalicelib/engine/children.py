@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chalicelib.domain import children as family
-from chalicelib.domain import queueing, values
+from chalicelib.domain import queueing, values, wire
 from chalicelib.domain.children import DEPTH, LIVE, Heard
 from chalicelib.domain.commands import Delivery
 from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, child_numbers
@@ -200,6 +200,16 @@ def perform(attempt: Attempt, call: Call, position: int) -> Call:
         return replace(call, waits=child.reference)
     thread_id = ThreadRef(attempt.ref.org, child.token).id
     return _ended(attempt, call, Outcome.OK, {"reference_id": reference, "thread_id": thread_id, "status": RUNNING})
+
+
+def made_by(attempt: Attempt, call: Call, position: int) -> dict[str, Any] | None:
+    """The row of the child thread that a call has made, as clients see it; None if it made none."""
+    makes = call.name == CREATE or isinstance(attempt.tools[call.name], AgentTool)
+    if not makes or call.outcome is Outcome.ERROR or attempt.agent.hooks.after_subagent_created is None:
+        return None
+    reference = family.reference(call.run, call.step, position)
+    rows = attempt.store.open(attempt.ref, head=False, children=[reference]).children
+    return wire.child_body(attempt.ref, rows[reference]) if reference in rows else None
 
 
 def _ended(attempt: Attempt, call: Call, outcome: Outcome, result: Any) -> Call:

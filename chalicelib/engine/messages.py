@@ -63,6 +63,17 @@ def metadata_of(value: Mapping[str, Any] | None, safe: Safe) -> dict[str, Any]:
     return given
 
 
+def change_of(
+    wanted: Mapping[str, Any], safe: Safe
+) -> tuple[tuple[Mapping[str, Any], ...] | None, dict[str, Any] | None]:
+    """What a message is to become: content and metadata, None for what stays. Raises as `content_of`."""
+    content, metadata = wanted.get("content"), wanted.get("metadata")
+    return (
+        None if content is None else content_of(content, safe),
+        None if metadata is None else metadata_of(metadata, safe),
+    )
+
+
 def role_of(value: Any) -> Role:
     """Role of a message that code places. Raises InvalidRequest."""
     if value not in ROLES:

@@ -237,6 +237,18 @@ class Notebook:
                 self.full = True
                 self._log(entries.app_body(FULL))
 
+    def tell_failure(self, body: Mapping[str, Any]) -> None:
+        """Note a row of the runtime about a hook."""
+        at = self.notes.clock.now()
+
+        def note(written: int) -> _Note:
+            key = entries.key(at, f"h{self.run}.{self.attempt}.{written:06d}")
+            message_id = self.ref.answer(self.run, self.call.step) if self.call.step else None
+            row = LogRow(key=key, kind="handler", at=at, run=self.run, message_id=message_id, body=body)
+            return _Note(call_id="", size=values.size(body), row=row)
+
+        self.notes.note(note)
+
     def emit(self, kind: str, data: Mapping[str, Any]) -> None:
         """Note an event. Raises ValueError if there is no room."""
         fact = Fact(type=kind, data=data, at=self.notes.clock.now())

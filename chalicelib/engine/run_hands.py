@@ -4,7 +4,8 @@ A tool or a hook runs on a thread of its own and never writes (decision 0007). N
 when the call returns is handed to the turn's thread (`ask`). Reads go to the store at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,8 @@ from chalicelib.domain.queueing import Ask, Draft
 from chalicelib.engine import effects, messages
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.files import Change
-from chalicelib.engine.hands import Body, Runnable, checked_limit, in_python
+from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python
+from chalicelib.engine.hooks import Blocked, Updating, hook_failure
 from chalicelib.engine.notes import Notebook
 
 RETRY_AFTER_SECONDS = 5
@@ -51,13 +53,16 @@ class RunHands:
             parts, about = messages.content_of(content, safe), messages.metadata_of(metadata, safe)
             return self.notebook.place(messages.role_of(role), parts, about, bool(silent))
 
-    def update(self, message_id: str, content: Any, metadata: Mapping[str, Any] | None) -> Body:
+    def update(self, state: Any, message_id: str, content: Any, metadata: Mapping[str, Any] | None) -> Body:
         """See the state. A second call with the same words changes nothing but the instant."""
         a, stands = self.attempt, list[Message]()
-        with in_python():
-            safe = a.environment.safe
-            parts = None if content is None else messages.content_of(content, safe)
-            about = None if metadata is None else messages.metadata_of(metadata, safe)
+        around = Updating(hooks=a.agent.hooks, safe=a.environment.safe, failed=self._hook_failed)
+        with in_python(), self._blocking():
+            wanted = {"content": content, "metadata": metadata}
+            if a.agent.hooks.before_update_message is not None:
+                row = messages.find(a.store, a.ref, self._head, message_id)
+                wanted = around.before(state, wire.message_body(a.ref, row), wanted)
+            parts, about = messages.change_of(wanted, a.environment.safe)
 
             def change(head: Head) -> Draft:
                 row = messages.find(a.store, a.ref, head, message_id)
@@ -66,6 +71,7 @@ class RunHands:
                 return draft
 
             self.ask(change, False)
+            around.after(state, wire.message_body(a.ref, stands[0]))
             return wire.message_body(a.ref, stands[0])
 
     def queue(self, content: Any, metadata: Mapping[str, Any] | None) -> str:
@@ -137,9 +143,10 @@ class RunHands:
         a = self.attempt
         with in_python():
             name = effect_name(a.ref, effect_id) if isinstance(effect_id, str) else None
-            waiting = self.notebook.notes.scheduled()
-            stored = a.store.effects(a.ref, after=name[:-1], limit=effects.LISTED) if name else []
-            row = waiting.get(name or "") or next((one for one in stored if one.id == name), None)
+            if name is None:
+                return False
+            waiting = self.notebook.notes.scheduled().get(name)
+            row = waiting or a.store.open(a.ref, head=False, effects=[name]).effects.get(name)
             if row is None or row.state not in (EffectState.SCHEDULED, EffectState.PARKED):
                 return False
             self.notebook.take_back(rules.removed(row, a.clock.now()))
@@ -164,6 +171,18 @@ class RunHands:
             if name not in self.attempt.tools:
                 raise NotFound(f"This agent has no tool named {name!r}.")
             return self.attempt.tools[name]
+
+    def _hook_failed(self, name: str, fault: str) -> None:
+        self.notebook.tell_failure(hook_failure(name, fault))
+
+    @contextmanager
+    def _blocking(self) -> Iterator[None]:
+        """A hook that blocks ends the run once this tool has ended."""
+        try:
+            yield
+        except Blocked as blocked:
+            self.attempt.blocked = self.attempt.environment.hide_text(str(blocked)) or "A hook has blocked the run."
+            raise Refused(self.attempt.blocked) from None
 
     @property
     def _head(self) -> Head:

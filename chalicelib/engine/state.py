@@ -108,7 +108,7 @@ class ThreadState:
         self, message_id: str, content: Any = None, metadata: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """Other words or metadata for a message that has its place; answers its body. Its tool calls stay."""
-        return self._hands.update(message_id, content, metadata)
+        return self._hands.update(self, message_id, content, metadata)
 
     def queue_message(self, content: Any, metadata: Mapping[str, Any] | None = None) -> str:
         """Say something as a user does; answers the message's id once it is stored.

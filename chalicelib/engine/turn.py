@@ -22,6 +22,7 @@ from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
 from chalicelib.engine.files import added
+from chalicelib.engine.hooking import RunBlocked
 from chalicelib.engine.journal import CallIdsTaken, CancelSeen, then
 from chalicelib.engine.registry import reports
 from chalicelib.engine.speech import Speech
@@ -60,13 +61,15 @@ class Turn:
             return self._play()
         except CancelSeen:
             return self._cancelled()
+        except RunBlocked as blocked:
+            return self.fail(blocked.reason, reason="hook_blocked")
         finally:
             self.attempt.workers.dismiss()
 
-    def fail(self, detail: str) -> Result:
-        """End the run because the engine itself met something that it cannot handle."""
+    def fail(self, detail: str, *, reason: str = "step_error") -> Result:
+        """End the run because the engine itself met something that it cannot handle, or a hook does not want it."""
         try:
-            return self._end(_failure("step_error", detail, retryable=False))
+            return self._end(_failure(reason, detail, retryable=False))
         except CancelSeen:
             return self._cancelled()
 
@@ -84,6 +87,7 @@ class Turn:
             )
         if self.recovered and journal.head.run_started_at:
             journal.write(lambda head: Draft(after=head))
+        self.attempt.hooking.begin()
         if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:
             return self._leave(left)
         while True:
@@ -105,9 +109,10 @@ class Turn:
         """What the first write of this attempt says first: the run has started, or somebody takes it up again."""
         attempt, now = self.attempt, self.began_at
         if not head.run_started_at:
-            return queueing.start(
+            started = queueing.start(
                 attempt.ref, head, attempt.command, now=now, model=attempt.model, version=attempt.version
             )
+            return replace(started, facts=(*started.facts, *attempt.hooking.told_anew(head, started.messages, now)))
         if not self.recovered:
             return Draft(after=head)
         facts = [self._fact("run.reconciling", {"adopted": head.run_steps + head.run_calls}, head, now)]
@@ -132,7 +137,8 @@ class Turn:
 
     def _inject(self) -> None:
         """Take in the pending joins, oldest first, a bounded number a write."""
-        while self._joins(self.attempt.journal.head):
+        while joins := self._joins(self.attempt.journal.head):
+            self.attempt.hooking.prepare(joins)
             self.attempt.journal.write(self._take_in, progress=True)
         self.bound_taken = True
         while heard := self._reports():
@@ -154,7 +160,7 @@ class Turn:
         attempt.journal.write(decide, progress=True)
 
     def _take_in(self, head: Head) -> Draft:
-        waiting = self._joins(head)
+        waiting = self.attempt.hooking.prepared(self._joins(head))
         joins = waiting[: queueing.placeable(waiting, JOINS_A_WRITE)]
         if not joins:
             return Draft(after=head)
@@ -173,7 +179,7 @@ class Turn:
 
     def _ask(self) -> Speech | Failed:
         attempt = self.attempt
-        self.answering = Answering(attempt, context.assemble(attempt.ref, self._messages()))
+        self.answering = Answering(attempt, attempt.hooking.context(self._messages()))
         return self.answering.ask()
 
     def _messages(self) -> list[Message]:
@@ -193,6 +199,8 @@ class Turn:
 
     def _store(self, speech: Speech) -> list[Call] | None:
         """Store the answer; None if that was the end of the run, else the calls to run (none: another step)."""
+        assert self.answering is not None
+        self.answering.edited = self.attempt.hooking.answer(speech)
         taken: frozenset[str] = frozenset()
         while True:
             try:

@@ -23,7 +23,8 @@ from chalicelib.engine import effects, messages
 from chalicelib.engine.agent import Agent
 from chalicelib.engine.environment import Environment
 from chalicelib.engine.files import Change, Shelf
-from chalicelib.engine.hands import Body, Runnable, checked_limit, in_python
+from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python
+from chalicelib.engine.hooks import Blocked, Updating, hook_failure
 from chalicelib.engine.kin import Kin
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.notes import check_name, checked_value
@@ -240,21 +241,35 @@ class OutsideHands:
 
             return desk.write(change, desk.next())
 
-    def update(self, message_id: str, content: Any, metadata: Mapping[str, Any] | None) -> Body:
-        """See the state."""
+    def update(self, state: Any, message_id: str, content: Any, metadata: Mapping[str, Any] | None) -> Body:
+        """See the state. There is no run to end: what a hook blocks is refused."""
         desk, stands = self.desk, list[Message]()
+        around = Updating(hooks=self.agent.hooks, safe=desk.environment.safe, failed=self._hook_failed)
         with in_python():
-            parts = None if content is None else messages.content_of(content, desk.environment.safe)
-            about = None if metadata is None else messages.metadata_of(metadata, desk.environment.safe)
+            wanted = {"content": content, "metadata": metadata}
+            try:
+                if self.agent.hooks.before_update_message is not None:
+                    row = messages.find(desk.store, desk.ref, desk.head, message_id)
+                    wanted = around.before(state, wire.message_body(desk.ref, row), wanted)
+                parts, about = messages.change_of(wanted, desk.environment.safe)
 
-            def change(head: Head) -> tuple[Draft, str]:
-                row = messages.find(desk.store, desk.ref, head, message_id)
-                new, draft = messages.changed(desk.ref, head, row, parts, about, desk.appender.clock.now())
-                stands[:] = [new]
-                return draft, ""
+                def change(head: Head) -> tuple[Draft, str]:
+                    row = messages.find(desk.store, desk.ref, head, message_id)
+                    new, draft = messages.changed(desk.ref, head, row, parts, about, desk.appender.clock.now())
+                    stands[:] = [new]
+                    return draft, ""
 
-            desk.write(change)
+                desk.write(change)
+                around.after(state, wire.message_body(desk.ref, stands[0]))
+            except Blocked as blocked:
+                raise Refused(desk.environment.hide_text(str(blocked))) from None
             return wire.message_body(desk.ref, stands[0])
+
+    def _hook_failed(self, name: str, fault: str) -> None:
+        desk, now = self.desk, self.desk.appender.clock.now()
+        key = entries.key(now, f"h{desk.appender.ids.token()}")
+        row = LogRow(key=key, kind="handler", at=now, body=hook_failure(name, fault))
+        desk.store.log(desk.ref, row, remember=None, now=now)
 
     def queue(self, content: Any, metadata: Mapping[str, Any] | None) -> str:
         """See the state."""

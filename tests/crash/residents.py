@@ -11,14 +11,18 @@ from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.effects import Effect
 from chalicelib.engine.endpoints import Endpoint
 from chalicelib.engine.environment import Environment
+from chalicelib.engine.hooks import NO_HOOKS, Hooks
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import log_rows
 from tests.crash.guests import Guests
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.tap import Died
+from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
 
 Use = Callable[[ThreadState, Mapping[str, Any]], Any]
+#: `make test` strikes every fourth call, others for each fault; `make test-slow` strikes them all.
+POINTS = [pytest.param(4, id="a quarter"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 #: What an audit does not know: a process that dies while its tool is at a call, and messages that code has queued.
 FORGIVEN = ("a dead process called", "I1: commands")
 
@@ -30,11 +34,12 @@ class Residents(Guests):
     use: Use = lambda state, arguments: None
     effects_of: Sequence[Effect] = ()
     endpoints_of: Sequence[Endpoint] = ()
+    hooks: Hooks = NO_HOOKS
 
     def agents(self) -> dict[str, Agent]:
         """The agent as it is deployed."""
         agent = super().agents()[scripted.name]
-        return {scripted.name: replace(agent, effects=self.effects_of, endpoints=self.endpoints_of)}
+        return {scripted.name: replace(agent, effects=self.effects_of, endpoints=self.endpoints_of, hooks=self.hooks)}
 
     def _watched(self, tool: Tool) -> Tool:
         def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
@@ -54,9 +59,12 @@ def settled_in(
     *,
     effects: Sequence[Effect] = (),
     endpoints: Sequence[Endpoint] = (),
+    hooks: Hooks = NO_HOOKS,
 ) -> World:
     """A world whose agent has this code."""
-    world.guests = Residents(stored=lambda: world.tap.stored, use=use, effects_of=effects, endpoints_of=endpoints)
+    world.guests = Residents(
+        stored=lambda: world.tap.stored, use=use, effects_of=effects, endpoints_of=endpoints, hooks=hooks
+    )
     world.house = world.process()
     return world
 
@@ -113,3 +121,8 @@ def said(world: World) -> list[tuple[str, str]]:
 def wrong(found: list[str]) -> list[str]:
     """What an audit has found, without what it cannot know here."""
     return [line for line in found if not any(line.startswith(known) for known in FORGIVEN)]
+
+
+def struck(world: World, fault: str, every: int, first: int = 4) -> range:
+    """The calls of a schedule that a fault strikes, one in each new world."""
+    return range(first + list(FAULTS).index(fault) % every, len(world.tap.calls) + 1, every)

@@ -2,6 +2,7 @@
 fails for good is parked in sight.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,14 +10,15 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import effects as rules
+from chalicelib.domain.errors import RetryLater
 from chalicelib.domain.model import EffectState
+from chalicelib.doors import runner
 from chalicelib.engine.effects import Effect, effect
 from chalicelib.engine.state import ThreadState
-from chalicelib.ports import DUE_SHARDS
 from tests.crash.audit import audit
-from tests.crash.residents import result, rows, run_tool, said, settled_in, wrong
+from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, wrong
 from tests.crash.test_crash_points import FAULTS
-from tests.crash.world import World
+from tests.crash.world import SWEEP_SECONDS, Context, World
 
 Worlds = Callable[[str], World]
 MICROS = 1_000_000
@@ -55,24 +57,19 @@ def effects(world: World) -> list[Any]:
         return world.house.store.effects(world.thread, after="", limit=100)
 
 
-def is_due(world: World) -> bool:
-    """True while an effect of the thread waits for its time."""
-    with world.tap.outside():
-        until = world.clock.now() + 400 * 86_400 * MICROS
-        return any(
-            due.ref == world.thread and due.effect
-            for shard in range(DUE_SHARDS)
-            for due in world.house.store.due(shard, until=until, limit=100)
-        )
-
-
-def play(world: World, sweeps: int = 60) -> None:
-    """The run that schedules, and then sweeps until nothing is due any more."""
+def play(world: World, sweeps: int = 20) -> None:
+    """The run that schedules, and what is due after it."""
     run_tool(world)
+    play_on(world, sweeps)
+
+
+def play_on(world: World, sweeps: int = 20) -> None:
+    """A sweep whenever an effect is due, until nothing is due any more."""
     for _ in range(sweeps):
-        if not is_due(world):
+        due = [row.due_at for row in effects(world) if row.due_at]
+        if not due:
             return
-        world.sweep()
+        world.sweep(max(SWEEP_SECONDS, (min(due) - world.clock.now()) / MICROS))
         world.drain()
         world.redeliver_all()
     raise AssertionError(f"still due after {sweeps} sweeps: {effects(world)}")
@@ -99,12 +96,13 @@ def test_an_effect_runs_outside_the_turn_once_its_time_has_come(world: Worlds) -
     assert wrong(audit(its)) == []
 
 
+@pytest.mark.parametrize("every", POINTS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_effect_that_dies_at_any_call_runs_again_and_counts_once(world: Worlds, fault: str) -> None:
+def test_an_effect_that_dies_at_any_call_runs_again_and_counts_once(world: Worlds, fault: str, every: int) -> None:
     clean = settled_in(world("effect: clean"), schedules, effects=[remind(Notes())])
     clean.sweeps_count = True
     play(clean)
-    for point in range(5, len(clean.tap.calls) + 1):
+    for point in struck(clean, fault, every, first=5):
         notes = Notes()
         its = settled_in(world(f"effect: {fault} at {point}"), schedules, effects=[remind(notes)])
         FAULTS[fault](its.tap, point)
@@ -129,7 +127,7 @@ def test_a_failing_effect_is_tried_again_with_growing_pauses(world: Worlds) -> N
 def test_an_effect_that_fails_for_good_is_parked_in_sight(world: Worlds) -> None:
     notes = Notes(fails=100)
     its = settled_in(world("parked"), schedules, effects=[remind(notes)])
-    play(its, sweeps=400)
+    play(its)
     (row,) = effects(its)
     assert (row.state, row.tries, row.error) == (EffectState.PARKED, rules.TRIES, "RuntimeError: not today")
     assert len(notes.tokens) == rules.TRIES
@@ -145,15 +143,6 @@ def test_an_effect_whose_code_is_gone_is_parked_with_a_sentence(world: Worlds) -
     assert (row.state, row.error) == (EffectState.PARKED, "The agent no longer has an effect named 'remind'.")
 
 
-def play_on(world: World, sweeps: int = 400) -> None:
-    """Sweeps until nothing is due any more."""
-    for _ in range(sweeps):
-        if not is_due(world):
-            return
-        world.sweep()
-        world.drain()
-
-
 def test_two_wake_ups_begin_one_try(world: Worlds) -> None:
     notes = Notes()
     its = settled_in(world("twice"), schedules, effects=[remind(notes)])
@@ -164,6 +153,28 @@ def test_two_wake_ups_begin_one_try(world: Worlds) -> None:
         with its.tap.outside():
             its.house.run_effect.run(its.thread, its.thread.effect(row.id), lambda: 900.0)
     assert len(notes.tokens) == 1
+
+
+def test_a_wake_up_that_comes_with_too_little_time_is_given_back(world: Worlds) -> None:
+    notes = Notes()
+    its = settled_in(world("short"), schedules, effects=[remind(notes)])
+    run_tool(its)
+    its.clock.sleep(40)
+    (row,) = effects(its)
+    with its.tap.outside(), pytest.raises(RetryLater):
+        its.house.run_effect.run(its.thread, its.thread.effect(row.id), lambda: 70.0)
+    assert (notes.tokens, effects(its)[0].tries) == ([], 0)
+
+
+@pytest.mark.parametrize("effect_id", ["", "eff_x", f"eff_{'a' * 20}_{'b' * 20}", 5, None])
+def test_a_wake_up_for_an_effect_that_is_none_holds_no_work(world: Worlds, effect_id: Any) -> None:
+    its = settled_in(world("none"), effects=[remind(Notes())])
+    run_tool(its)
+    body = {"v": 1, "kind": "effect", "org": its.thread.org, "thread": its.thread.id, "effect": effect_id}
+    record = {"messageId": "m", "body": json.dumps(body), "attributes": {"MessageGroupId": "g"}}
+    with its.tap.outside():
+        answer = runner.run({"Records": [record]}, Context(), house=lambda: its.house)
+    assert answer == {"batchItemFailures": []}
 
 
 def test_a_try_is_not_begun_before_its_time(world: Worlds) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import audit
-from tests.crash.residents import result, run_tool, said, settled_in, with_secrets, wrong
+from tests.crash.residents import POINTS, result, run_tool, said, settled_in, struck, with_secrets, wrong
 from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
 
@@ -47,11 +47,12 @@ def test_what_a_tool_places_is_seen_by_the_next_model_step(world: Worlds) -> Non
     assert wrong(audit(its)) == []
 
 
+@pytest.mark.parametrize("every", POINTS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_tool_that_dies_at_any_call_and_runs_again_says_each_thing_once(world: Worlds, fault: str) -> None:
+def test_a_tool_that_dies_anywhere_and_runs_again_says_each_thing_once(world: Worlds, fault: str, every: int) -> None:
     clean = settled_in(world("speaks: clean"), _speaks)
     run_tool(clean)
-    for point in range(4, len(clean.tap.calls) + 1):
+    for point in struck(clean, fault, every):
         its = settled_in(world(f"speaks: {fault} at {point}"), _speaks)
         FAULTS[fault](its.tap, point)
         run_tool(its)

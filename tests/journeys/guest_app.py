@@ -44,6 +44,8 @@ from app import (
 from chalicelib import bootstrap, settings
 from chalicelib.agents import AGENTS
 from chalicelib.engine.agent import Agent, Tool, tool
+from chalicelib.engine.effects import effect
+from chalicelib.engine.endpoints import Problem, Request, endpoint
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
@@ -139,7 +141,30 @@ def _tools(arguments: Mapping[str, Any]) -> list[Tool]:
     return [*AGENTS["scripted"].tools_for(arguments), write, odd, raising, repeat, late, deaf]
 
 
-AGENTS["guest"] = Agent(name="guest", model="scripted:script", tools=_tools)
+@effect
+def remind(state: ThreadState, text: str) -> None:
+    """Says something later."""
+    state.emit("reminded", {"token": state.idempotency_token})
+    state.queue_message(text)
+
+
+@endpoint(method="POST", name="remind")
+def plan(state: ThreadState, request: Request) -> dict[str, Any]:
+    """Lets the thread be reminded."""
+    if not isinstance(request.body, dict) or "text" not in request.body:
+        raise Problem(422, "What of?")
+    return {"effect": state.schedule_effect("remind", {"text": request.body["text"]}), "city": state.env.get("CITY")}
+
+
+@endpoint(name="remind")
+def planned(state: ThreadState, request: Request) -> list[dict[str, Any]]:
+    """What the thread is to be reminded of."""
+    return state.get_scheduled_effects()
+
+
+AGENTS["guest"] = Agent(
+    name="guest", model="scripted:script", tools=_tools, endpoints=[plan, planned], effects=[remind]
+)
 
 
 @dataclass(frozen=True)

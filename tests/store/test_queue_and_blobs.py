@@ -61,6 +61,21 @@ def test_a_wake_up_carries_ids_and_nothing_else(clients: Clients, queue_url: str
     assert json.loads(message["Body"]) == {"v": 1, "kind": "wake", "org": ref.org, "thread": ref.id}
 
 
+def test_a_wake_up_for_an_effect_names_it_and_waits_for_no_turn(
+    clients: Clients, queue_url: str, ref: ThreadRef
+) -> None:
+    queue = SqsQueue(clients, queue_url)
+    queue.wake(ref, epoch=0, number=1)
+    for number in (1, 1, 2):
+        queue.wake_effect(ref, "eff_x", number=number)
+
+    messages = _received(clients, queue_url)
+
+    bodies = [json.loads(message["Body"]) for message in messages if "effect" in message["Body"]]
+    assert bodies == [{"v": 1, "kind": "effect", "org": ref.org, "thread": ref.id, "effect": "eff_x"}] * 2
+    assert len({message["Attributes"]["MessageGroupId"] for message in messages}) == 3
+
+
 def test_the_same_wake_up_is_sent_once(clients: Clients, queue_url: str, ref: ThreadRef) -> None:
     queue = SqsQueue(clients, queue_url)
     for number in (1, 1, 2, 1, 2):
