@@ -208,6 +208,44 @@ def test_terminating_a_child_alone_tells_the_parent_once_and_it_goes_on(world: W
     assert told(at)["status"] == {"state": "idle", "reason": "stop_on_response"}
 
 
+def test_terminating_a_tree_reaches_every_level_and_nothing_runs_after_it(world: Worlds) -> None:
+    at = world("three levels")
+    at.create({"script": [spawning({"script": [spawning(KIDS[0]), *HEARD[:3]]}), *HEARD]})
+    at.deliver()  # the root has made its child, which has not begun
+    at.deliver()
+    at.terminate()
+    for _ in range(3):
+        at.sweep()
+        at.drain()
+    asked = len(at.guests.requests)
+    at.post_refused("after the end")
+    settled(at)
+    level, statuses = at, []
+    while below := level.children():
+        level = level.at(below[0])
+        statuses.append(bool(level.head.terminated_at))
+    assert statuses == [True] * len(statuses)
+    assert len(at.guests.requests) == asked
+    assert {row.status for row in rows(at).values()} <= {"terminated", "completed"}
+
+
+def test_a_child_that_ends_while_its_parent_is_terminated_wakes_nobody(world: Worlds) -> None:
+    clean = world("the end of a child")
+    clean.create(FAMILY)
+    clean.deliver()
+    first = len(clean.tap.calls) + 1
+    clean.deliver()
+    for point in range(first, len(clean.tap.calls) + 1):
+        at = world(f"terminated at {point} of its child")
+        at.tap.at(point, Moment.BEFORE, lambda at=at: at.meanwhile(at.terminate))  # type: ignore[misc]
+        at.create(FAMILY)
+        at.drain()
+        settled(at)
+        assert told(at)["status"]["reason"] == "terminated", point
+        runs = [run["status"] for run in told(at)["runs"].values()]
+        assert runs == ["completed"] or runs == ["completed", "cancelled"], point
+
+
 def test_the_cost_of_a_tree_is_the_sum_of_its_threads_after_redeliveries(world: Worlds) -> None:
     at = world("1 + 20")
     at.create({"script": [spawning(*[kid(step(text(f"kid {n}"))) for n in range(20)]), *HEARD]})

@@ -27,7 +27,7 @@ from chalicelib.domain.commands import (
     Principal,
     Say,
 )
-from chalicelib.domain.errors import NotFound, RetryLater
+from chalicelib.domain.errors import NotFound, RetryLater, ThreadTerminated
 from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, thread_ref
 from chalicelib.domain.model import Child, Head
 from chalicelib.doors import runner
@@ -190,6 +190,15 @@ class World:
         """A client says something; the text is its key."""
         ask, at = say(text, delivery), self.thread.id
         return self.request(lambda house: house.accept.post_message(self.principal, at, ask, _key(text)))
+
+    def post_refused(self, text: str) -> None:
+        """A client says something to a terminated thread."""
+        with self.tap.outside():
+            try:
+                self.house.accept.post_message(self.principal, self.thread.id, say(text), None)
+            except ThreadTerminated:
+                return
+        raise AssertionError("the message was taken")
 
     def cancel(self, run: int = 1, key: str = "cancel") -> Answer:
         """A client cancels a run."""
