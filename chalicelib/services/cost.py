@@ -9,6 +9,7 @@ in flight has used since.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from chalicelib.domain import costs
@@ -22,6 +23,9 @@ from chalicelib.ports import Opened, Store
 from chalicelib.services.appending import known
 
 MICRO = 10**6
+#: Threads below one that a reading counts: each costs two reads. Of a larger tree the first ones are told, and that
+#: there are more.
+TREE_THREADS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +53,14 @@ class Cost:
         own = self._part(ref, opened)
         if own is None:
             raise NotFound
-        return [own, *self._below(ref, own)]
+        return [own, *islice(self._below(ref, own), TREE_THREADS)]
 
     def _told(self, parts: "list[_Part]") -> dict[str, Any]:
         lines = costs.together([line for part in parts for line in part.lines])
         app_cost = sum(part.app_cost for part in parts)
         return {
             **_totals(lines, app_cost),
+            **({"truncated": True} if len(parts) > TREE_THREADS else {}),
             "models": [_line(line) for line in lines],
             "threads": [{"thread_id": part.ref.id, **_totals(part.lines, part.app_cost)} for part in parts],
         }

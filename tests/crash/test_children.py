@@ -18,6 +18,8 @@ from tests.crash.world import World
 
 Worlds = Callable[[str], World]
 FAILS: dict[str, Any] = {"events": [{"type": "error", "status": 400, "detail": "out of luck", "retryable": False}]}
+#: Points that `make test` strikes, and that `make test-slow` does.
+EVERY = [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 HEARD = [step(text("I see."))] * 4 * AGAIN
 
 
@@ -48,13 +50,14 @@ def settled(world: World) -> World:
     return world
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
-def test_a_child_that_ends_at_any_call_of_its_parent_is_told_once(world: Worlds, moment: Moment) -> None:
+def test_a_child_that_ends_at_any_call_of_its_parent_is_told_once(world: Worlds, moment: Moment, every: int) -> None:
     """The child runs and ends within one call of the parent's turn: none is forgotten, none told twice, no timer."""
     clean = world("no child in between")
     clean.create(FAMILY)
     clean.deliver()
-    for point in range(8, len(clean.tap.calls) + 1):
+    for point in range(8, len(clean.tap.calls) + 1, every):
         at = world(f"{moment.value} {point}")
         at.tap.at(point, moment, lambda at=at: at.meanwhile(at.drain))  # type: ignore[misc]
         at.create(FAMILY)
@@ -229,13 +232,14 @@ def test_terminating_a_tree_reaches_every_level_and_nothing_runs_after_it(world:
     assert {row.status for row in rows(at).values()} <= {"terminated", "completed"}
 
 
-def test_a_child_that_ends_while_its_parent_is_terminated_wakes_nobody(world: Worlds) -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_a_child_that_ends_while_its_parent_is_terminated_wakes_nobody(world: Worlds, every: int) -> None:
     clean = world("the end of a child")
     clean.create(FAMILY)
     clean.deliver()
     first = len(clean.tap.calls) + 1
     clean.deliver()
-    for point in range(first, len(clean.tap.calls) + 1):
+    for point in range(first, len(clean.tap.calls) + 1, every):
         at = world(f"terminated at {point} of its child")
         at.tap.at(point, Moment.BEFORE, lambda at=at: at.meanwhile(at.terminate))  # type: ignore[misc]
         at.create(FAMILY)

@@ -12,6 +12,8 @@ from tests.crash.tap import Moment
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
+#: Points that `make test` strikes, and that `make test-slow` does.
+EVERY = [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 LATER = 20 * 60.0
 """Seconds after which nothing that was under way can still be alive."""
 
@@ -88,13 +90,14 @@ def test_a_deleted_thread_is_unknown_to_every_service(world: Worlds) -> None:
     assert listed.items == []
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
-def test_a_deletion_at_any_call_of_a_turn_leaves_nothing(world: Worlds, moment: Moment) -> None:
+def test_a_deletion_at_any_call_of_a_turn_leaves_nothing(world: Worlds, moment: Moment, every: int) -> None:
     clean = world("no deletion")
     clean.create(everything())
     first = len(clean.tap.calls) + 1
     clean.drain()
-    for point in range(first, len(clean.tap.calls) + 1):
+    for point in range(first, len(clean.tap.calls) + 1, every):
         at = world(f"{moment.value} {point}")
         at.tap.at(point, moment, lambda at=at: at.meanwhile(at.delete))  # type: ignore[misc]
         at.create(everything())
@@ -103,7 +106,8 @@ def test_a_deletion_at_any_call_of_a_turn_leaves_nothing(world: Worlds, moment: 
         assert left_of(at) == [], point
 
 
-def test_the_sweep_dies_at_any_call_and_another_goes_on(world: Worlds) -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_the_sweep_dies_at_any_call_and_another_goes_on(world: Worlds, every: int) -> None:
     clean = world("no death")
     clean.sweeps_count = True
     clean.create(everything())
@@ -111,7 +115,7 @@ def test_the_sweep_dies_at_any_call_and_another_goes_on(world: Worlds) -> None:
     clean.delete()
     first = len(clean.tap.calls) + 1
     clean.sweep()
-    for point in range(first, len(clean.tap.calls) + 1, 3):
+    for point in range(first, len(clean.tap.calls) + 1, every * 3):
         at = world(f"dies at {point}")
         at.sweeps_count = True
         at.tap.at(point, Moment.AFTER, at.tap.die)

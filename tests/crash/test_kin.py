@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import told
-from tests.crash.residents import result, said, settled_in
+from tests.crash.residents import POINTS, result, said, settled_in, struck
 from tests.crash.scenarios import AGAIN, call, kid, spawning, step, text
 from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
@@ -46,11 +46,12 @@ def test_a_child_speaks_to_its_parent_and_labels_itself(world: Worlds) -> None:
     assert (shown["silent"], shown["subagent_id"], shown["subagent_name"]) == (True, "sub-1-1-1", "kid 1")
 
 
+@pytest.mark.parametrize("every", POINTS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_note_is_heard_once_whatever_dies(world: Worlds, fault: str) -> None:
+def test_a_note_is_heard_once_whatever_dies(world: Worlds, fault: str, every: int) -> None:
     clean = settled_in(world("note: clean"), _speaks_up)
     with_child(clean)
-    for point in range(9, len(clean.tap.calls) + 1, 3):
+    for point in struck(clean, fault, every, first=9):
         its = settled_in(world(f"note: {fault} at {point}"), _speaks_up)
         FAULTS[fault](its.tap, point)
         with_child(its)
