@@ -274,7 +274,8 @@ class Calling:
 
     def _put(self, asked: Question) -> None:
         """A call has a question for people: it waits from now on, and its worker is gone."""
-        call, now = self.calls[asked.call_id], self._attempt.clock.now()
+        known, now = self.calls[asked.call_id], self._attempt.clock.now()
+        call = self._attempt.journal.notes.calls.get(known.id, known)  # with the count of what it has noted
         position, number = list(self.calls).index(call.id) + 1, len(call.answers) + 1
         question_id = self._attempt.ref.question(call.run, call.step, position, number)
         inquiry = people.question_of(call, question_id, asked.question, asked.options, asked.expires_in, now)

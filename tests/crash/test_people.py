@@ -7,7 +7,7 @@ import pytest
 
 from chalicelib.domain.commands import AnswerQuestion, Decide
 from chalicelib.domain.errors import AlreadyDecided
-from tests.crash.audit import audit
+from tests.crash.audit import audit, log_rows
 from tests.crash.scenarios import PEOPLE, call, step, text
 from tests.crash.tap import Moment
 from tests.crash.world import World
@@ -139,3 +139,14 @@ def test_a_join_at_any_call_of_a_run_that_asks_never_waits_behind_the_question(w
             at.cancel()
         assert audit(at) == [], point
     assert superseded
+
+
+def test_what_a_call_logged_before_it_asked_is_logged_once(world: Worlds) -> None:
+    at = world("logs, then asks")
+    tools = {"noisy": {"asks": "Go on?", "logs": [{"name": "before"}], "on_retry": "again"}}
+    waiting(at, "noisy", tools=tools)
+    at.answer("yes")
+    at.settle()
+    assert [row["model"] for row in log_rows(at) if row["kind"] == "app"] == ["before"]
+    assert completed(at) == {"c1": ("ok", "yes")}
+    assert audit(at) == []

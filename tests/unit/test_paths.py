@@ -30,7 +30,8 @@ odd = st.lists(
     st.one_of(segments, st.sampled_from(["/", "/", "..", ".", "%2e", "\\", "e\u0301", "\x00", "\ud83d", " "])),
     max_size=9,
 ).map(lambda pieces: "/" + "".join(pieces))
-files = st.lists(segments, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
+names = segments.filter(lambda segment: segment not in (".", ".."))  # which no path has
+files = st.lists(names, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
 
 
 def taken(text: str) -> str | None:
