@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from chalicelib.agents import AGENTS
 from chalicelib.domain.events import FIELDS, SCHEMA_VERSION, TERMINAL, is_known
 from chalicelib.domain.fold import Folded, fold
 from chalicelib.domain.model import RunStatus, State
@@ -202,8 +203,12 @@ def _unpaired(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _rules(arguments: Mapping[str, Any], events: Events) -> dict[str, str]:
     """Call id -> what its tool wants after a crash."""
     tools = arguments.get("tools", {})
+    shipped = {tool.name: tool.on_retry for agent in AGENTS.values() for tool in agent.tools_for({})}
     started = [event["data"] for event in events if event["type"] == "tool.started"]
-    return {data["call_id"]: tools.get(data["name"], {}).get("on_retry", "surface") for data in started}
+    return {
+        data["call_id"]: tools.get(data["name"], {}).get("on_retry", shipped.get(data["name"], "surface"))
+        for data in started
+    }
 
 
 def _no_repeat(guests: Guests, rules: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The guests of a schedule: the real `scripted` agent and its model, watched from outside.
+"""The guests of a schedule: the real agents and their models, watched from outside.
 
 The ledger is the world outside the house: what a tool did there stays done whatever dies. Every request that a model is
 sent is kept, and checked while the answer is asked for: what is stored must not be asked again.
@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from chalicelib.agents import AGENTS
 from chalicelib.agents.scripted import scripted
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.children import AgentTool
 from chalicelib.engine.models import ModelRegistry
+from chalicelib.engine.models.offline import Offline
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
+from tests.crash.tap import Died
 
 #: How long a worker waits for the turn's own thread before a test is given up (real seconds).
 GIVEN_UP_SECONDS = 60.0
@@ -45,7 +48,7 @@ class Guests:
     """Called on the model's thread with the number of this model call, before it answers."""
 
     def agents(self) -> dict[str, Agent]:
-        """The scripted agent with its tools watched, and one more that has a scripted child as a tool."""
+        """The shipped agents with their tools watched, and one more that has a scripted child as a tool."""
 
         def tools(arguments: Mapping[str, Any]) -> list[Tool]:
             return [self._watched(tool) for tool in scripted.tools_for(arguments)]
@@ -54,11 +57,13 @@ class Guests:
             return [*tools(arguments), HELPER]
 
         boss = replace(scripted, name="boss", tools=with_helper)
-        return {scripted.name: replace(scripted, tools=tools), boss.name: boss}
+        samples = {name: self._sample(agent) for name, agent in AGENTS.items()}
+        return {**samples, scripted.name: replace(scripted, tools=tools), boss.name: boss}
 
     def resolve(self, name: str) -> Model:
         """The model of that name, as `ports.Models` has it."""
-        return _Recorded(model=ModelRegistry(scripted=True).resolve(name), guests=self)
+        model = ModelRegistry(scripted=True).resolve(name)
+        return _Recorded(model=replace(model, pause_seconds=0) if isinstance(model, Offline) else model, guests=self)
 
     def note(self, request: ModelRequest) -> None:
         """A model is asked."""
@@ -70,6 +75,11 @@ class Guests:
         if stored - shown:
             self.repeats.append(f"asked with {sorted(shown)} while {sorted(stored)} were stored")
         self.while_asked(len(self.requests))
+
+    def _sample(self, agent: Agent) -> Agent:
+        """A shipped agent, on the model that explains; what the turn plays itself is not for watching."""
+        tools = [tool if tool.by_the_turn else self._watched(_patient(tool)) for tool in agent.tools_for({})]
+        return replace(agent, tools=tools, model="offline:demo")
 
     def _watched(self, tool: Tool) -> Tool:
         def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
@@ -98,3 +108,18 @@ class _Recorded:
     def stream(self, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
         self.guests.note(request)
         yield from self.model.stream(request, cancel)
+
+
+def _patient(tool: Tool) -> Tool:
+    """The tool asks a store that did not answer again. If its process dies, its result reaches nobody."""
+
+    def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
+        try:
+            try:
+                return tool.run(state, arguments)
+            except OSError:
+                return tool.run(state, arguments)
+        except Died:
+            return None
+
+    return replace(tool, run=run)

@@ -65,14 +65,17 @@ def clean(worlds: Worlds, scenario: Scenario) -> tuple[list[str], Any]:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_fault_at_any_call_costs_at_most_a_retry(world: Worlds, name: str, fault: str, every: int) -> None:
-    scenario = SCENARIOS[name]
-    calls, outcome = clean(world, scenario)
-    points = range(
-        scenario.first + (list(SCENARIOS).index(name) + list(FAULTS).index(fault)) % every, len(calls) + 1, every
-    )
-    print(f"{name}, {fault}: {len(points)} of {len(calls)} calls, {list(points)}")
-    wrong = [line for point in points for line in _faults(world, scenario, fault, point, calls, outcome)]
+    offset = list(SCENARIOS).index(name) + list(FAULTS).index(fault)
+    wrong = struck(world, SCENARIOS[name], fault, every, offset)
     assert wrong == [], "\n".join(wrong)
+
+
+def struck(worlds: Worlds, scenario: Scenario, fault: str, every: int, offset: int) -> list[str]:
+    """What is wrong after the fault at each point in turn that `every` and `offset` choose."""
+    calls, outcome = clean(worlds, scenario)
+    points = range(scenario.first + offset % every, len(calls) + 1, every)
+    print(f"{scenario.name}, {fault}: {len(points)} of {len(calls)} calls, {list(points)}")
+    return [line for point in points for line in _faults(worlds, scenario, fault, point, calls, outcome)]
 
 
 def _faults(worlds: Worlds, scenario: Scenario, fault: str, point: int, calls: list[str], outcome: Any) -> list[str]:

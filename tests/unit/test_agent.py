@@ -197,7 +197,7 @@ def test_variables_of_the_prompt_are_filled_once_and_nothing_else_is_touched(pro
 
 
 def test_the_shipped_agents_are_there() -> None:
-    assert {"assistant", "scripted"} <= set(AGENTS)
+    assert {"assistant", "scripted", "researcher", "reader", "form_filler", "operator"} <= set(AGENTS)
 
 
 def test_the_decorator_works_with_and_without_parentheses() -> None:

@@ -25,7 +25,8 @@ NUMBER, STRING = {"type": "number"}, {"type": "string"}
 ADD = tool("add", "Add two numbers.", a=NUMBER, b=NUMBER)
 TIME = tool("current_time", "The time in a city.", city=STRING)
 CALCULATOR = tool("calculator", "Calculate an arithmetic expression.", expression=STRING)
-TOOLS = (ADD, TIME, CALCULATOR)
+BOOK = tool("book", "Make a reservation.", [], guest=STRING, email=STRING)
+TOOLS = (ADD, TIME, CALCULATOR, BOOK)
 
 
 class Waits:
@@ -128,6 +129,7 @@ def test_it_does_not_reason_unasked() -> None:
         ("add 2 and 3", [("add", {"a": 2, "b": 3})]),
         ("What time is it in New York?", [("current_time", {"city": "New York"})]),
         ("please use current_time with city: Oslo", [("current_time", {"city": "Oslo"})]),
+        ("book, guest is Ada", [("book", {"guest": "Ada"})]),
         ("calculate 12 * (3)", [("calculator", {"expression": "12 * (3)"})]),
         (
             "add 1.5 and -2, and tell me the current time in Rome",
@@ -206,3 +208,63 @@ def test_whatever_is_said_the_arguments_fit_the_schema(text: str, numbers: list[
     for name, arguments in calls(ask(user(said), tools=TOOLS)):
         schema = next(one.parameters for one in TOOLS if one.name == name)
         assert list(Draft202012Validator(dict(schema)).iter_errors(arguments)) == []
+
+
+PLAN = '/add {"a": 1, "b": 2}\n/add {"a": 3, "b": 4}\n\n/calculator {"expression": "${1.sum} + ${2.sum}"}'
+
+
+def asked(step: int, *results: Any) -> list[dict[str, Any]]:
+    """An answer that asked for tools, and what they answered."""
+    ids = [f"c{step}-{number}" for number, _ in enumerate(results)]
+    call_parts = [{"type": "tool_call", "call_id": name, "name": "add", "arguments": {}} for name in ids]
+    result_parts = [
+        {"type": "tool_result", "call_id": name, "outcome": "ok", "content": content}
+        for name, content in zip(ids, results, strict=True)
+    ]
+    return [{"role": "assistant", "content": call_parts}, {"role": "tool", "content": result_parts}]
+
+
+def report(text: str) -> dict[str, Any]:
+    return {**user(text), "subagent_id": "sub-1-1-1", "silent": True}
+
+
+def test_it_follows_a_plan_of_the_user_step_by_step_and_then_answers() -> None:
+    first, second = asked(1, {"sum": 3}, {"sum": 7}), asked(2, 10)
+    plan = user(f"Please:\n{PLAN}")
+    assert calls(ask(plan, tools=TOOLS)) == [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
+    assert calls(ask(plan, *first, tools=TOOLS)) == [("calculator", {"expression": "3 + 7"})]
+    end = ask(plan, *first, *second, tools=TOOLS)
+    assert calls(end) == []
+    assert text_of(end).endswith("I asked `add` and it answered 10.")
+
+
+def test_a_plan_of_the_agent_stands_in_for_one_of_the_user_and_knows_what_was_said() -> None:
+    options = {"offline_plan": '/current_time {"city": "${user.said}"}'}
+    said = 'the "old" town'
+    assert calls(ask(user(said), tools=TOOLS, options=options)) == [("current_time", {"city": said})]
+    assert calls(ask(user('/add {"a": 1, "b": 1}'), tools=TOOLS, options=options)) == [("add", {"a": 1, "b": 1})]
+
+
+def test_without_parallel_calls_each_call_of_a_plan_is_a_step() -> None:
+    (first,) = calls(ask(user(PLAN), tools=TOOLS, parallel_tool_calls=False))
+    (second,) = calls(ask(user(PLAN), *asked(1, {"sum": 3}), tools=TOOLS, parallel_tool_calls=False))
+    assert (first[1], second[1]) == ({"a": 1, "b": 2}, {"a": 3, "b": 4})
+
+
+def test_a_call_without_arguments_gives_none_and_a_tool_that_is_not_offered_is_only_a_word() -> None:
+    assert calls(ask(user("/add"), tools=TOOLS)) == [("add", {})]
+    assert calls(ask(user("/help me"), tools=TOOLS)) == []
+    assert calls(ask(user(PLAN), tools=TOOLS, tool_choice="none")) == []
+
+
+def test_a_report_of_a_subagent_is_repeated_and_asks_for_nothing() -> None:
+    done = [user("/add"), *asked(1, 5), {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}]
+    chunks = ask(*done, report("add 2 and 3"), tools=TOOLS)
+    assert calls(chunks) == []
+    assert text_of(chunks) == "I was told: add 2 and 3"
+    assert calls(ask(report("add 2 and 3"), tools=TOOLS)) == []
+
+
+def test_a_report_between_two_steps_of_a_plan_leaves_it_where_it_is() -> None:
+    messages = [user(PLAN), *asked(1, {"sum": 3}, {"sum": 7}), report("add 2 and 3")]
+    assert calls(ask(*messages, tools=TOOLS)) == [("calculator", {"expression": "3 + 7"})]

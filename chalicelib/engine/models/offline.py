@@ -2,7 +2,8 @@
 
 They exist so that the first conversation works on any machine and shows what a real one shows: text that streams,
 reasoning, tool calls with filled arguments, usage, cancel. They know the conversation and the tools offered, nothing
-else. They never ask for a tool twice in a row: after a tool result the answer is prose.
+else. They ask for tools by the user's words, once: after a tool result the answer is prose. A plan (`offline_plan`)
+makes them ask step by step, and answer when it is at its end. What a subagent reports is repeated, never obeyed.
 
 `offline:echo` repeats what was said; any other name (`offline:demo`) explains what happens. Both ask for tools.
 """
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from chalicelib.engine.models.offline_plan import planned_calls
 from chalicelib.engine.models.toolchoice import Wanted, wanted_calls
 from chalicelib.ports import JSON, CallArgs, CallStart, Cancel, Chunk, ModelRequest, Reasoning, Stop, Text, Usage
 
@@ -20,6 +22,10 @@ PAUSE_SECONDS = 0.015
 _QUOTE_LIMIT = 400  # characters of the user's words that an answer repeats
 _COUNT_LIMIT = 5000  # the highest number that "count to ..." counts to
 _COUNT = re.compile(r"\bcount (?:up )?to (\d{1,9})\b", re.IGNORECASE)
+
+
+Results = Sequence[tuple[str, Mapping[str, JSON]]]
+"""(tool, result part) of calls, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +39,8 @@ class Offline:
         """Yield reasoning if asked for, then tool calls or prose, then usage in words and `Stop`. Never raises."""
         said = _said(request.messages)
         results = _results_since_user(request.messages)
-        wanted = () if results else wanted_calls(request, said)
+        reports = _reports(request.messages)
+        wanted = _wanted(request, said, results, reports)
         spoken = 0
         if _wants_reasoning(request, said):
             for word in _words(_thought(said, wanted, results)):
@@ -46,7 +53,7 @@ class Offline:
             yield _usage(request, spoken + sum(len(call.arguments_text.split()) for call in wanted))
             yield Stop(reason="tool_calls")
             return
-        words = _words(_result_prose(results) if results else self._prose(request, said))
+        words = _words(self._answer(request, said, results, reports))
         allowed = _allowed_words(request.options)
         for word in words[:allowed]:
             yield Text(text=word)
@@ -56,12 +63,24 @@ class Offline:
         yield _usage(request, spoken)
         yield Stop(reason="length" if allowed is not None and allowed < len(words) else "end")
 
+    def _answer(self, request: ModelRequest, said: str, results: Results, reports: Sequence[str]) -> str:
+        if reports:
+            return " ".join(f"I was told: {_quoted(report)}" for report in reports)
+        return _result_prose(results) if results else self._prose(request, said)
+
     def _prose(self, request: ModelRequest, said: str) -> str:
         if counted := _COUNT.search(said):
             return " ".join(str(number) for number in range(1, min(int(counted.group(1)), _COUNT_LIMIT) + 1))
         if self.name == "echo":
             return f"You said: {said or 'nothing yet'}"
         return _explanation(request, said)
+
+
+def _wanted(request: ModelRequest, said: str, results: Results, reports: Sequence[str]) -> tuple[Wanted, ...]:
+    planned = planned_calls(request, said, [part.get("content") for _, part in results], _steps_done(request.messages))
+    if planned is not None:
+        return planned
+    return () if results or reports else wanted_calls(request, said)
 
 
 def _explanation(request: ModelRequest, said: str) -> str:
@@ -89,7 +108,7 @@ def _tool_hint(request: ModelRequest) -> str:
     return f"I can ask for {names}: name one of them and I will."
 
 
-def _result_prose(results: Sequence[tuple[str, Mapping[str, JSON]]]) -> str:
+def _result_prose(results: Results) -> str:
     return " ".join(_one_result(name, result) for name, result in results)
 
 
@@ -104,7 +123,7 @@ def _one_result(name: str, result: Mapping[str, JSON]) -> str:
     return f"I asked `{name}` and it answered {told}."
 
 
-def _thought(said: str, wanted: Sequence[Wanted], results: Sequence[tuple[str, Mapping[str, JSON]]]) -> str:
+def _thought(said: str, wanted: Sequence[Wanted], results: Results) -> str:
     opening = f"The user wrote {_plural(len(said.split()), 'word')}."
     if results:
         return f"{opening} {_plural(len(results), 'tool result')} came back, so I can answer in prose."
@@ -154,25 +173,42 @@ def _everything(message: Mapping[str, JSON]) -> str:
     )
 
 
+def _is_from_user(message: Mapping[str, JSON]) -> bool:
+    """True for what a person says; reports of subagents come in the same role."""
+    return message.get("role") == "user" and not message.get("subagent_id")
+
+
 def _said(messages: Sequence[Mapping[str, JSON]]) -> str:
     """The text of the newest message of the user that has any."""
-    texts = (_text(message).strip() for message in reversed(messages) if message.get("role") == "user")
+    texts = (_text(message).strip() for message in reversed(messages) if _is_from_user(message))
     return next((text for text in texts if text), "")
 
 
-def _results_since_user(messages: Sequence[Mapping[str, JSON]]) -> list[tuple[str, Mapping[str, JSON]]]:
-    """(tool, result part) of the results that came after the newest message of the user, in order."""
-    names: dict[str, str] = {}
-    results: list[tuple[str, Mapping[str, JSON]]] = []
-    for message in messages:
-        if message.get("role") == "user":
-            results.clear()
-        for part in _parts(message):
-            if part.get("type") == "tool_call":
-                names[str(part.get("call_id"))] = str(part.get("name"))
-            elif part.get("type") == "tool_result":
-                results.append((names.get(str(part.get("call_id")), "the tool"), part))
-    return results
+def _since_user(messages: Sequence[Mapping[str, JSON]]) -> Sequence[Mapping[str, JSON]]:
+    """What came after the newest message of the user."""
+    newest = max((place for place, message in enumerate(messages) if _is_from_user(message)), default=-1)
+    return messages[newest + 1 :]
+
+
+def _results_since_user(messages: Sequence[Mapping[str, JSON]]) -> Results:
+    calls = [part for message in messages for part in _parts(message) if part.get("type") == "tool_call"]
+    names = {str(part.get("call_id")): str(part.get("name")) for part in calls}
+    parts = [part for message in _since_user(messages) for part in _parts(message)]
+    results = [part for part in parts if part.get("type") == "tool_result"]
+    return [(names.get(str(part.get("call_id")), "the tool"), part) for part in results]
+
+
+def _steps_done(messages: Sequence[Mapping[str, JSON]]) -> int:
+    """How many answers since the newest message of the user asked for tools."""
+    asked = [any(part.get("type") == "tool_call" for part in _parts(message)) for message in _since_user(messages)]
+    return sum(asked)
+
+
+def _reports(messages: Sequence[Mapping[str, JSON]]) -> list[str]:
+    """What subagents have reported since the newest answer, if no user has said anything after it."""
+    newest = max((place for place, message in enumerate(messages) if message.get("role") == "assistant"), default=-1)
+    news = [message for message in messages[newest + 1 :] if message.get("role") == "user"]
+    return [] if any(map(_is_from_user, news)) else [_text(message) for message in news]
 
 
 def _words(text: str) -> list[str]:

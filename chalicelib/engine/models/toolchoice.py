@@ -144,7 +144,11 @@ def _items(schema: Mapping[str, JSON]) -> Mapping[str, JSON]:
 def _strings(name: str, supply: _Supply) -> Iterator[str]:
     spoken_name = re.escape(name).replace("_", "[ _]")
     if labelled := re.search(rf"\b{spoken_name}(?: is|:|=)\s*[\"“'`]?([^\"”'`,.;?!]+)", supply.said, re.IGNORECASE):
-        yield labelled.group(1).strip()
+        value = labelled.group(1).strip()
+        supply.quotes, supply.names = (
+            [one for one in taken if one != value] for taken in (supply.quotes, supply.names)
+        )
+        yield value
     elif name in ("expression", "formula", "sum") and (expression := _EXPRESSION.search(supply.said)):
         yield expression.group()
     elif supply.quotes:
