@@ -1,5 +1,5 @@
-"""The guests: agents and their tools. Add yours here. They see `engine.agent`, `engine.state` and `engine.children`
-(`AgentTool`), nothing else of the house. docs/samples.md walks through the ones that are shipped.
+"""The guests: agents and their tools. Add yours here. They see `engine.agent`, `engine.agent_tool` and `engine.state`,
+nothing else of the house. docs/samples.md walks through the ones that are shipped.
 """
 
 from chalicelib.agents.assistant import assistant

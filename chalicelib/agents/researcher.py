@@ -7,7 +7,7 @@ parked until all have ended, and holds nothing meanwhile. What they said are the
 from typing import Annotated
 
 from chalicelib.engine.agent import Agent, ToolFailure, tool
-from chalicelib.engine.children import AgentTool
+from chalicelib.engine.agent_tool import AgentTool
 from chalicelib.engine.state import ThreadState
 
 REPORT = "/report.md"

@@ -4,14 +4,16 @@ Only in local and test stages. `arguments.script` is what the model says, `argum
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.engine.agent import MAX_SECONDS, Agent, Tool, ToolFailure
-from chalicelib.engine.models.scripted import FakeTool, fake_tools
 from chalicelib.engine.state import ThreadState
 
+if TYPE_CHECKING:
+    from chalicelib.engine.models.scripted import FakeTool
 
-def _tool(fake: FakeTool) -> Tool:
+
+def _tool(fake: "FakeTool") -> Tool:
     def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
         for entry in fake.logs:
             state.log(entry)
@@ -35,6 +37,8 @@ def _tool(fake: FakeTool) -> Tool:
 
 
 def _tools(arguments: Mapping[str, Any]) -> list[Tool]:
+    from chalicelib.engine.models.scripted import fake_tools  # a list of agents needs no model
+
     return [_tool(fake) for fake in fake_tools(arguments)]
 
 

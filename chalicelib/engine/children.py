@@ -8,8 +8,8 @@ opens its row with the same transaction that gives it the message.
 
 import base64
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from chalicelib.domain import children as family
@@ -18,16 +18,16 @@ from chalicelib.domain.children import DEPTH, LIVE, Heard
 from chalicelib.domain.commands import Delivery
 from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, child_numbers
 from chalicelib.domain.limits import ARGUMENTS_BYTES, CONTENT_BYTES, TITLE_CHARACTERS
-from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head, Outcome, Reporting
+from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head, Outcome
 from chalicelib.domain.queueing import Ask
 from chalicelib.engine import sessions
-from chalicelib.engine.agent import Agent, DefinitionError, Tool
+from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.agent_tool import AgentTool, by_the_turn
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.files import added
 from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import registry
-from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Committed, Moved, Remembered, Upward
 
 CREATE, TELL = "subagent_create", "subagent_message"
@@ -36,43 +36,6 @@ NAME_CHARACTERS = 64
 TRIES, LONGEST_PAUSE_SECONDS = 20, 0.25
 #: Keys of messages to children are kept as long as those of clients (services.appending).
 KEPT_MICROS = 48 * 3600 * 1_000_000
-
-_MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
-
-
-def _by_the_turn(state: ThreadState, arguments: dict[str, Any]) -> Any:
-    raise AssertionError("the turn plays this tool itself")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentTool(Tool):
-    """An agent as a tool: a call makes a child thread that the agent plays.
-
-    `blocking`: the call's result is the child's outcome; else it is the child's reference, and the outcome comes as a
-    message (`reporting` implicit) or only as what the child says by `notify_parent` (explicit). A `resumable` child
-    takes further messages (`subagent_message`). At most `max_instances` are at work at once. `message` names the
-    argument that is the child's first message; without it that is the arguments as JSON. An `optional` tool is left out
-    where its agent does not exist.
-    """
-
-    agent: str
-    description: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=lambda: _MESSAGE)
-    run: Callable[[ThreadState, dict[str, Any]], Any] = _by_the_turn
-    by_the_turn: bool = True
-    blocking: bool = True
-    resumable: bool = False
-    max_instances: int = LIVE
-    reporting: Reporting = Reporting.IMPLICIT
-    message: str | None = None
-    optional: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.max_instances <= LIVE:
-            raise DefinitionError(f"tool {self.name}: max_instances must be between 1 and {LIVE}")
-        if self.message is not None and self.message not in self.parameters.get("properties", {}):
-            raise DefinitionError(f"tool {self.name}: message names {self.message!r}, which is no argument of it")
 
 
 def tools_of(agent: Agent) -> list[Tool]:
@@ -109,7 +72,7 @@ def _runtime(name: str, description: str, properties: dict[str, Any], required: 
         name=name,
         description=description,
         parameters=parameters,
-        run=_by_the_turn,
+        run=by_the_turn,
         by_the_turn=True,
         on_retry="again",
     )

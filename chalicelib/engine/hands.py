@@ -9,12 +9,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from chalicelib.domain.errors import InvalidRequest, NotFound, Refusal, RetryLater, TooLarge
+from chalicelib.engine.refusal import Refused as Refused
 
 Body = dict[str, Any]
-
-
-class Refused(RuntimeError):
-    """The thread does not take this now: it is terminated, its queue is full, or the message is in use."""
 
 
 class Paper(Protocol):

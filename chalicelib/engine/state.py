@@ -6,19 +6,22 @@ everything is stored when the call returns. What is no good is a ValueError, wha
 that does not answer an OSError, and what the thread does not take now is `Refused`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from chalicelib.engine.asking import Asker
 from chalicelib.engine.environment import Environment
-from chalicelib.engine.files import Entry
-from chalicelib.engine.fitting import misfit
-from chalicelib.engine.hands import Hands, Paper
-from chalicelib.engine.hands import Refused as Refused
-from chalicelib.engine.kin import Kin, Relative
-from chalicelib.engine.run_files import Found, Grep, Listing, RunFiles
-from chalicelib.ports import Cancel
+from chalicelib.engine.refusal import Refused as Refused
+
+if TYPE_CHECKING:  # every agent loads this page, and what stands behind it is for those who make a state
+    from chalicelib.engine.asking import Asker
+    from chalicelib.engine.files import Entry
+    from chalicelib.engine.hands import Hands, Paper
+    from chalicelib.engine.kin import Kin, Relative
+    from chalicelib.engine.run_files import Found, Grep, Listing, RunFiles
+    from chalicelib.ports import Cancel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +133,8 @@ class ThreadState:
         """Run a tool of this agent now, inside this code, and answer what it returns. Nothing of it is stored; what it
         raises is raised.
         """
+        from chalicelib.engine.fitting import misfit
+
         tool = self._hands.tool(name)
         given = dict(arguments or {})
         if fault := misfit(tool.parameters, given):

@@ -11,7 +11,7 @@ from typing import Any
 from chalicelib.agents import AGENTS
 from chalicelib.agents.scripted import scripted
 from chalicelib.engine.agent import Agent, Tool
-from chalicelib.engine.children import AgentTool
+from chalicelib.engine.agent_tool import AgentTool
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.models.offline import Offline
 from chalicelib.engine.state import ThreadState
