@@ -98,6 +98,7 @@ class Answering:
             content=self.speech.content(dict(calls)),
             metadata={},
             created_at=now,
+            side=head.side,
         )
         data = {"message": wire.message_body(self._attempt.ref, message)}
         completed = Fact(type="message.completed", data=data, at=now, run=head.run, attempt=head.run_attempt)

@@ -21,8 +21,9 @@ from chalicelib.domain.limits import ARGUMENTS_BYTES, CONTENT_BYTES, TITLE_CHARA
 from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head, Outcome, Reporting
 from chalicelib.domain.queueing import Ask
 from chalicelib.engine import sessions
-from chalicelib.engine.agent import Agent, DefinitionError, Tool
+from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.attempt import Attempt
+from chalicelib.engine.definitions import DefinitionError
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import registry
 from chalicelib.engine.state import ThreadState
