@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from chalicelib.agents.debate import debate
 from chalicelib.agents.scripted import scripted
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.children import AgentTool
@@ -72,6 +73,7 @@ class Guests:
         talks_on = replace(rules, stop_on_response=False, max_steps=4)
         human = Side(human=True)
         return [
+            replace(debate, model="offline:demo"),
             Agent(name="replier", side_a=talks_on),
             Agent(name="duel", kind="dual_ai", side_a=rules, side_b=rules, max_turns=5),
             Agent(name="talk", kind="dual_ai", side_a=human, side_b=rules),

@@ -257,7 +257,8 @@ SESSIONS = {
 
 def _sided(agent: str, *script: Mapping[str, Any]) -> Callable[[World], None]:
     def play(world: World) -> None:
-        world.create({"script": list(script)}, agent=agent)
+        rules = {name: {"on_retry": "again"} for name in ("reply", "stop", "fail")}  # as the audit reads them
+        world.create({"script": list(script), "tools": rules}, agent=agent)
         _to_rest(world)
 
     return play

@@ -64,3 +64,15 @@ def test_a_failed_stop_tool_stops_nothing(world: Worlds) -> None:
     played.create({"script": [unknown, REPLIES]}, agent="replier")
     played.settle()
     assert _run(played)["reason"] == "stop_tool"
+
+
+def test_the_sample_debate_is_played_by_the_offline_model(world: Worlds) -> None:
+    played = world("sides")
+    played.create({}, text="Count to 3 is all one needs.", agent="debate")
+    played.settle()
+    sides = [message["side"] for message in told(played)["messages"] if message["role"] == "assistant"]
+    assert sides[:2] == ["side_a", "side_b"]
+    assert (_run(played)["status"], _run(played)["reason"]) in [
+        ("completed", "max_turns"),
+        ("completed", "session_stop"),
+    ]
