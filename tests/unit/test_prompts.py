@@ -1,6 +1,8 @@
 """Prompts and sides as they are written: what is refused, in which words, and how parts are joined."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +58,12 @@ def test_each_side_of_the_debate_has_its_own_prompt_and_tools() -> None:
     voices = [debate.voice(side) for side in ("side_a", "side_b")]
     assert [len(voice.tools_for({})) for voice in voices] == [0, 1]
     assert "against" in voices[1].prompt
+
+
+def test_the_two_sided_agent_of_the_guide_is_a_whole_one() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "agents.md"
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL) if "haggle" in block]
+    made: dict[str, Any] = {"__name__": "guide"}
+    exec(code, made)
+    assert set(made["haggle"].sides) == {"side_a", "side_b"}
+    assert made["haggle"].voice("side_b").system_for({"thing": "a boat"}).startswith("You haggle over a boat.")
