@@ -58,6 +58,8 @@ class Tool:
     """A call of it waits until a person allows it: always, or where this function of the arguments says so."""
 
     def __post_init__(self) -> None:
+        check_type("tool", "name", self.name, str, "a text")
+        check_type(f"tool {self.name}", "timeout_seconds", self.timeout_seconds, (int, float), "a number of seconds")
         if not _NAME.match(self.name):
             raise wrong(f"tool {self.name!r}", f"name must match {_NAME.pattern[:-2]}")
         if not 0 < self.timeout_seconds <= MAX_SECONDS:
