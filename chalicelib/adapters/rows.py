@@ -120,6 +120,9 @@ HEAD = (
     _tokens("run_usage", "ru"),
     number("open_message", "om"),
     number("open_calls", "oc"),
+    text("side", "sd", ""),
+    number("run_turns", "rn_t"),
+    number("side_steps", "ss"),
     number("parked", "pk_run"),
     text("waiting", "wt", None),
     number("stalls", "sl"),
@@ -196,6 +199,7 @@ MESSAGE = (
     flag("incomplete", "incomplete"),
     flag("superseded", "superseded"),
     flag("deleted", "deleted"),
+    text("side", "side", ""),
     packed("child", "child", None),
 )
 

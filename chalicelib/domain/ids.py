@@ -28,7 +28,7 @@ _TOKEN = "[a-z2-7]{20}"
 _NUMBER = "[1-9][0-9]{0,14}"
 _THREAD = re.compile(rf"thr_({_TOKEN})\Z")
 _NUMBERED = re.compile(rf"(run|cmd|evt)_({_TOKEN})_({_NUMBER})\Z")
-_MESSAGE = re.compile(rf"msg_({_TOKEN})_(?:c({_NUMBER})|r({_NUMBER})([sti])({_NUMBER})|p({_NUMBER}))\Z")
+_MESSAGE = re.compile(rf"msg_({_TOKEN})_(?:c({_NUMBER})|r({_NUMBER})([stid])({_NUMBER})|p({_NUMBER}))\Z")
 _EFFECT = re.compile(rf"eff_({_TOKEN})_({_TOKEN})\Z")
 
 
@@ -79,6 +79,10 @@ class ThreadRef:
     def effect(self, name: str) -> str:
         """Public id of an effect."""
         return f"eff_{self.token}_{name}"
+
+    def said(self, run: int, step: int) -> str:
+        """Public id of the assistant's message that a stop tool of a model step has said."""
+        return f"msg_{self.token}_r{run}d{step}"
 
     def artifact(self, run: int, step: int, position: int) -> str:
         """Public id of the artifact that holds the whole result of a call: the one at that position of a model step."""

@@ -156,6 +156,12 @@ class Head:
     open_calls: int = 0
     """Place of the answer whose tool calls do not all have results yet. The place behind it is kept for the results,
     so that nothing that others place meanwhile comes between."""
+    side: str = ""
+    """The side that has the turn; "" of an agent with one side, and before the first turn."""
+    run_turns: int = 0
+    """Turns that sides have taken in the run in flight."""
+    side_steps: int = 0
+    """Model answers stored in the turn of the side."""
     parked: int = 0
     """Number of the run that waits for child sessions: one of them is in flight in its place."""
     waiting: str | None = None
@@ -282,6 +288,8 @@ class Message:
     incomplete: bool = False
     superseded: bool = False
     deleted: bool = False
+    side: str = ""
+    """The side of a two-sided agent whose answer or results it holds."""
     child: Mapping[str, Any] | None = None
     """The child that it comes from: `id`, `name`, `title`, `status`, `relationship`, `blocking` (spec section 9)."""
 

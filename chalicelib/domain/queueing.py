@@ -324,6 +324,8 @@ def no_run(head: Head) -> Head:
         run_steps=0,
         run_first=0,
         run_calls=0,
+        run_turns=0,
+        side_steps=0,
         run_usage=Tokens(),
         open_message=0,
         open_calls=0,

@@ -17,7 +17,10 @@ from chalicelib.domain.model import Child, Command, Head, RunStatus
 from chalicelib.domain.queueing import AWAITING_CHILDREN, Draft
 
 #: What of the head belongs to the run in flight and is kept while it is parked.
-KEPT = ("run_attempt", "run_started_at", "run_steps", "run_first", "run_calls", "open_calls")
+KEPT = (
+    *("run_attempt", "run_started_at", "run_steps", "run_first", "run_calls", "open_calls"),
+    *("side", "run_turns", "side_steps"),
+)
 #: What a call waits for that gathers sessions.
 GATHER = "gather"
 

@@ -54,6 +54,7 @@ def message_body(ref: ThreadRef, message: Message) -> Body:
         "thread_id": ref.id,
         **_set("run_id", message.run and ref.run(message.run)),
         "role": message.role.value,
+        **_set("side", message.side),
         "content": _parts(message.content),
         "silent": message.silent,
         "metadata": dict(message.metadata),

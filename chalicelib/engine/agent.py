@@ -12,16 +12,19 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, overload
 
 from chalicelib.engine import effects, endpoints, hooks
-from chalicelib.engine.definitions import DefinitionError as DefinitionError
+from chalicelib.engine.definitions import DefinitionError as DefinitionError  # agents import it from here
+from chalicelib.engine.definitions import check_type, wrong
 from chalicelib.engine.effects import Effect
 from chalicelib.engine.endpoints import Endpoint
 from chalicelib.engine.hooks import NO_HOOKS, Hooks
+from chalicelib.engine.prompts import SIDE_A, SIDE_B, Prompt, Side, check_model, filled
 from chalicelib.engine.schema import SchemaError, parameters_of
 from chalicelib.engine.state import ThreadState
+from chalicelib.engine.stops import MAX_TURNS, Cast
 from chalicelib.ports import ToolSpec
 
 #: Longest a tool or a model call may take: a Lambda lives 900 s and needs a reserve to store what came of it.
@@ -29,6 +32,8 @@ MAX_SECONDS = 840.0
 DEFAULT_TOOL_SECONDS = 60.0
 DEFAULT_MODEL_SECONDS = 300.0
 DEFAULT_MAX_STEPS = 50
+#: The one side of an agent that is a plain prompt.
+PLAIN: Mapping[str, Side] = {SIDE_A: Side(prompt=Prompt(name="plain"))}
 log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}\Z")
 
@@ -57,12 +62,14 @@ class Tool:
     """A call of it waits until a person allows it: always, or where this function of the arguments says so."""
 
     def __post_init__(self) -> None:
+        check_type("tool", "name", self.name, str, "a text")
+        check_type(f"tool {self.name}", "timeout_seconds", self.timeout_seconds, (int, float), "a number of seconds")
         if not _NAME.match(self.name):
-            raise DefinitionError(f"tool {self.name!r}: name must match {_NAME.pattern[:-2]}")
+            raise wrong(f"tool {self.name!r}", f"name must match {_NAME.pattern[:-2]}")
         if not 0 < self.timeout_seconds <= MAX_SECONDS:
-            raise DefinitionError(f"tool {self.name}: timeout_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
+            raise wrong(f"tool {self.name}", f"timeout_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
         if self.on_retry not in ("surface", "again"):
-            raise DefinitionError(f'tool {self.name}: on_retry must be "surface" or "again"')
+            raise wrong(f"tool {self.name}", 'on_retry must be "surface" or "again"')
 
     def needs_approval(self, arguments: dict[str, Any]) -> bool:
         """True if a call with these arguments waits for a person. A rule that fails lets nothing pass."""
@@ -107,7 +114,7 @@ def tool(
         try:
             shape = parameters_of(f)
         except SchemaError as error:
-            raise DefinitionError(f"tool {_named(f)}: {error}") from None
+            raise wrong(f"tool {_named(f)}", f"{error}") from None
 
         def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
             values = shape.convert(arguments)
@@ -128,7 +135,9 @@ def tool(
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """An `ai_human` agent with one side: prompt, model, tools, limits.
+    """An agent: `ai_human` (one turn a run) or `dual_ai` (two sides take turns); prompt, model, tools, limits.
+
+    An agent with sides takes prompt, tools and options from them.
 
     `{name}` in the prompt stands for the thread argument of that name. `tools` may be a function of the thread's
     arguments for tools that depend on them.
@@ -149,6 +158,10 @@ class Agent:
     kind: str = "ai_human"
     subagents: Sequence[str] = ()
     """Agents that this one may start by itself, with the tools `subagent_create` and `subagent_message`."""
+    side_a: Side | None = None
+    side_b: Side | None = None
+    max_turns: int = MAX_TURNS
+    """Of a `dual_ai` agent: turns of sides in one run."""
     child_sessions: bool = False
     """It may place sessions on its own thread, with the tools `child_session_create`, `_list`, `_events`, `_gather`."""
     endpoints: Sequence[Endpoint] = ()
@@ -156,27 +169,56 @@ class Agent:
     hooks: Hooks = NO_HOOKS
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
-            raise DefinitionError(f"agent {self.name!r}: name must match {_NAME.pattern[:-2]}")
-        if self.model is not None and ":" not in self.model:
-            raise DefinitionError(f"agent {self.name}: model must be `provider:name`, not {self.model!r}")
-        if not 1 <= self.max_steps <= 250:
-            raise DefinitionError(f"agent {self.name}: max_steps must be between 1 and 250")
-        if not 0 < self.model_seconds <= MAX_SECONDS:
-            raise DefinitionError(f"agent {self.name}: model_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
+        _check_fields(self)
+        _check_sides(self)
         endpoints.check(self.name, self.endpoints)
         effects.check(self.name, self.effects)
         hooks.check(self.name, self.hooks)
         if not callable(self.tools):
             _check_names(self.name, self.tools)
+        for side in self.sides.values():
+            _check_names(self.name, side.prompt.tools if side.prompt else ())
+
+    @property
+    def sides(self) -> Mapping[str, Side]:
+        """The sides by name; none of an agent that is one plain prompt."""
+        return {name: side for name, side in ((SIDE_A, self.side_a), (SIDE_B, self.side_b)) if side is not None}
+
+    @property
+    def cast(self) -> Cast:
+        """Who plays, for the decision what follows a step."""
+        return Cast(sides=self.sides or PLAIN, max_turns=self.max_turns)
+
+    def voice(self, side: str) -> "Agent":
+        """This agent as one of its sides plays it; itself if it is one plain prompt."""
+        played = self.sides.get(side)
+        if played is None or played.prompt is None:
+            return self
+        prompt = played.prompt
+        return replace(
+            self,
+            kind="ai_human",
+            side_a=None,
+            side_b=None,
+            prompt=prompt.text,
+            model=prompt.model or self.model,
+            tools=tuple(prompt.tools),
+            tool_choice=prompt.tool_choice,
+            parallel_tool_calls=prompt.parallel_tool_calls,
+            options={**self.options, **prompt.all_options},
+            max_steps=played.max_steps or self.max_steps,
+        )
 
     def tools_for(self, arguments: Mapping[str, Any]) -> tuple[Tool, ...]:
         """The tools of a thread with these arguments."""
+        if self.sides:
+            tools = [tool for side in self.sides.values() if side.prompt for tool in side.prompt.tools]
+            return tuple({tool.name: tool for tool in tools}.values())
         return tuple(self.tools(arguments) if callable(self.tools) else self.tools)
 
     def system_for(self, arguments: Mapping[str, Any]) -> str:
         """The prompt with its variables filled in; an unknown variable stays as it is written."""
-        return re.sub(r"\{(\w+)\}", lambda m: _filled(m, arguments), self.prompt)
+        return filled(self.prompt, arguments)
 
 
 def _named(function: Any) -> str:
@@ -186,16 +228,50 @@ def _named(function: Any) -> str:
     return f"{name} in {code.co_filename}" if code else name
 
 
-def _filled(match: re.Match[str], arguments: Mapping[str, Any]) -> str:
-    name = match.group(1)
-    return str(arguments[name]) if name in arguments else match.group(0)
+def _check_fields(agent: Agent) -> None:
+    check_type("agent", "name", agent.name, str, "a text")
+    what = f"agent {agent.name}"
+    if not _NAME.match(agent.name):
+        raise wrong(f"agent {agent.name!r}", f"name must match {_NAME.pattern[:-2]}")
+    check_type(what, "prompt", agent.prompt, str, "a text; give a Prompt to a side (side_a=Side(prompt=...))")
+    check_model(what, agent.model)
+    check_type(what, "tool_choice", agent.tool_choice, str, "a text")
+    check_type(what, "parallel_tool_calls", agent.parallel_tool_calls, bool, "true or false")
+    check_type(what, "options", agent.options, Mapping, "a dict")
+    check_type(what, "max_steps", agent.max_steps, int, "a whole number")
+    check_type(what, "max_turns", agent.max_turns, int, "a whole number")
+    check_type(what, "model_seconds", agent.model_seconds, (int, float), "a number of seconds")
+    if not 1 <= agent.max_steps <= 250:
+        raise wrong(what, "max_steps must be between 1 and 250")
+    if not 1 <= agent.max_turns <= MAX_TURNS:
+        raise wrong(what, f"max_turns must be between 1 and {MAX_TURNS}")
+    if not 0 < agent.model_seconds <= MAX_SECONDS:
+        raise wrong(what, f"model_seconds must be above 0 and at most {MAX_SECONDS:.0f}")
+    if not callable(agent.tools) and (isinstance(agent.tools, str) or not isinstance(agent.tools, Sequence)):
+        raise wrong(what, f"tools must be a list of tools or a function, not {agent.tools!r}")
+
+
+def _check_sides(agent: Agent) -> None:
+    what = f"agent {agent.name}"
+    for name in (SIDE_A, SIDE_B):
+        check_type(what, name, getattr(agent, name), (Side, type(None)), "a Side")
+    if agent.kind not in ("ai_human", "dual_ai"):
+        raise wrong(what, f'kind must be "ai_human" or "dual_ai", not {agent.kind!r}')
+    if agent.kind == "dual_ai" and len(agent.sides) != 2:
+        raise wrong(what, "a dual_ai agent needs side_a and side_b")
+    if agent.kind == "ai_human" and agent.side_b is not None:
+        raise wrong(what, 'side_b: an ai_human agent has side_a alone; set kind="dual_ai"')
+    if agent.sides and all(side.human for side in agent.sides.values()):
+        raise wrong(what, "human: one side at least must have a prompt")
+    if agent.sides and (agent.prompt or agent.tools):
+        raise wrong(what, "prompt and tools of an agent with sides belong into the prompts of its sides")
 
 
 def _check_names(agent: str, tools: Iterable[Tool]) -> None:
     seen: set[str] = set()
     for one in tools:
         if not isinstance(one, Tool):
-            raise DefinitionError(f"agent {agent}: {one!r} is not a tool; decorate the function with @tool")
+            raise wrong(f"agent {agent}", f"{one!r} is not a tool; decorate the function with @tool")
         if one.name in seen:
-            raise DefinitionError(f"agent {agent}: two tools are named {one.name}")
+            raise wrong(f"agent {agent}", f"two tools are named {one.name}")
         seen.add(one.name)

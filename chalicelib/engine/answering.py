@@ -101,6 +101,7 @@ class Answering:
             content=self.speech.content(dict(calls)) if self.edited is None else (*self.edited[0], *calls.values()),
             metadata={} if self.edited is None else self.edited[1],
             created_at=now,
+            side=head.side,
         )
         data = {"message": wire.message_body(self._attempt.ref, message)}
         completed = Fact(type="message.completed", data=data, at=now, run=head.run, attempt=head.run_attempt)

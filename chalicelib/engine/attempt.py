@@ -50,6 +50,7 @@ class Attempt:
     remaining: Callable[[], float]
     agent: Agent
     model: str
+    default_model: str
     version: str
     command: Command
     balance: tuple[ModelSpent, ...]

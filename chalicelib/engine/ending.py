@@ -193,6 +193,7 @@ def close_answer(ref: ThreadRef, head: Head, answer: OpenAnswer, *, now: int) ->
         metadata={},
         created_at=now,
         incomplete=True,
+        side=head.side,
     )
     after = replace(head, messages=message.place, open_message=0, model_calls=head.model_calls + 1)
     return Draft(after=after, facts=(_completed(ref, head, message, now),), messages=(message,))
@@ -268,6 +269,7 @@ def tell_results(ref: ThreadRef, head: Head, calls: list[Call], *, step: int, no
         content=_fitting([result_part(call) for call in calls]),
         metadata={},
         created_at=now,
+        side=head.side,
     )
     after = replace(head, open_calls=0)
     return Draft(after=after, facts=(_completed(ref, head, message, now),), messages=(message,))

@@ -17,15 +17,16 @@ from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus
 from chalicelib.domain.queueing import Draft
-from chalicelib.engine import context, ending, planning
+from chalicelib.engine import context, ending, planning, sides, stops
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
 from chalicelib.engine.files import added
 from chalicelib.engine.hooking import RunBlocked
-from chalicelib.engine.journal import CallIdsTaken, CancelSeen, then
+from chalicelib.engine.journal import CallIdsTaken, CancelSeen, Decide, then
 from chalicelib.engine.registry import reports
 from chalicelib.engine.speech import Speech
+from chalicelib.engine.stops import Next
 
 #: Pending joins that one write takes in: three actions each in a transaction of at most 90 (design section 4.4).
 JOINS_A_WRITE = 20
@@ -52,6 +53,8 @@ class Turn:
     bound_taken: bool = False
 
     def __post_init__(self) -> None:
+        self.agent = self.attempt.agent
+        """As it is defined; `attempt.agent` is the side that has the turn."""
         self.began_at = self.attempt.clock.now()
         self.attempt.journal.open_with(self._open)
 
@@ -88,12 +91,15 @@ class Turn:
         if self.recovered and journal.head.run_started_at:
             journal.write(lambda head: Draft(after=head))
         self.attempt.hooking.begin()
+        self._speak()
         if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:
             return self._leave(left)
         while True:
+            if (then_comes := self._after_calls()) is not None and self._follow(then_comes):
+                return Result.ENDED
             self._inject()
-            if journal.head.run_steps >= self.attempt.agent.max_steps:
-                return self._end(Ending(status=RunStatus.COMPLETED, reason="max_steps"))
+            if (stop := self._stopped()) is not None:
+                return self._end(_ending(stop))
             if not self.attempt.covers(self.attempt.agent.model_seconds):
                 return self._hand_over()
             answer = self._ask()
@@ -109,10 +115,14 @@ class Turn:
         """What the first write of this attempt says first: the run has started, or somebody takes it up again."""
         attempt, now = self.attempt, self.began_at
         if not head.run_started_at:
-            started = queueing.start(
+            begun = queueing.start(
                 attempt.ref, head, attempt.command, now=now, model=attempt.model, version=attempt.version
             )
-            return replace(started, facts=(*started.facts, *attempt.hooking.told_anew(head, started.messages, now)))
+            begun = replace(begun, facts=(*begun.facts, *attempt.hooking.told_anew(head, begun.messages, now)))
+            if not self.agent.cast.two_sided:
+                return begun
+            side = sides.speaker(self.agent.cast, head, attempt.command)
+            return replace(begun, after=replace(begun.after, side=side))
         if not self.recovered:
             return Draft(after=head)
         facts = [self._fact("run.reconciling", {"adopted": head.run_steps + head.run_calls}, head, now)]
@@ -127,6 +137,33 @@ class Turn:
 
     def _leave(self, left: Left) -> Result:
         return Result.WAITS if left is Left.WAITING else self._hand_over()
+
+    def _speak(self) -> str:
+        """The side that has the turn plays from here on."""
+        side = sides.speaker(self.agent.cast, self.attempt.journal.head, self.attempt.command)
+        sides.speak(self.attempt, self.agent, side)
+        return side
+
+    def _stopped(self) -> Next | None:
+        """Why the side that has the turn takes no further step."""
+        cast, head, side = self.agent.cast, self.attempt.journal.head, self._speak()
+        steps = head.side_steps if cast.two_sided else head.run_steps
+        return stops.before_step(cast, side, steps=steps, limit=self.attempt.agent.max_steps)
+
+    def _after_calls(self) -> Next | None:
+        """What follows the newest results, where the agent has sides that stop on a tool."""
+        if not self.agent.sides:
+            return None
+        return sides.following(self.attempt.ref, self.agent.cast, self.attempt.journal.head, self._messages())
+
+    def _follow(self, then_comes: Next) -> bool:
+        """The turn passes, or the run ends. True: it has ended."""
+        ref, cast, now = self.attempt.ref, self.agent.cast, self.attempt.clock.now()
+        if then_comes.reason:
+            self._end(_ending(then_comes), lambda head: sides.moved(ref, cast, head, then_comes, now))
+            return True
+        self.attempt.journal.write(lambda head: sides.moved(ref, cast, head, then_comes, now), progress=True)
+        return False
 
     def _take_up_calls(self) -> Left:
         """Go on with the calls of an answer that an earlier attempt stored."""
@@ -179,8 +216,15 @@ class Turn:
 
     def _ask(self) -> Speech | Failed:
         attempt = self.attempt
-        self.answering = Answering(attempt, attempt.hooking.context(self._messages()))
+        self.answering = Answering(attempt, attempt.hooking.context(self._seen()))
         return self.answering.ask()
+
+    def _seen(self) -> list[Message]:
+        """The messages as the side that has the turn sees them."""
+        if not self.agent.cast.two_sided:
+            return self._messages()
+        side = sides.speaker(self.agent.cast, self.attempt.journal.head, self.attempt.command)
+        return sides.seen_by(side, self._messages())
 
     def _messages(self) -> list[Message]:
         """The stored window, and the run's own message if the write that places it is still to come."""
@@ -216,31 +260,28 @@ class Turn:
         begun = planning.begin(attempt, [p.call for p in planned], attempt.journal.head, now)
         calls = {c.id: c for c in [*(p.call for p in planned), *begun.calls]}
         spoken_to = not planned and family.wakes(self._reports())
-        ended = False
+        cast, ended = self.agent.cast, False
 
         def decide(head: Head) -> Draft:
             nonlocal ended
             draft = answering.stored(head, now, {p.ref: p.part for p in planned})
+            draft = replace(draft, after=sides.stepped(cast, draft.after))
             if planned:
                 closed = tuple(ending.completed_call(head, p.call, now) for p in planned if p.call.outcome is not None)
                 started = then(replace(draft, facts=draft.facts + closed), begun.along)
                 draft = replace(started, new_calls=tuple(calls.values()), calls=())
-            ended = not planned and not queueing.free_joins(head) and not spoken_to
-            if not ended:
+            if planned:
                 return draft
-            done = Ending(
-                status=RunStatus.COMPLETED,
-                reason="stop_on_response",
-                label=_label(speech.text),
-                answer=family.cut_result(speech.text),
-            )
-            return then(draft, lambda at: self._ending(at, done))
+            after = stops.after_answer(cast, cast.speaker(head.side, fresh_message=False), turns=head.run_turns)
+            draft = then(draft, lambda at: sides.moved(attempt.ref, cast, at, after, now))
+            ended = bool(after.reason) and not (after.gives_way and (queueing.free_joins(head) or spoken_to))
+            return then(draft, lambda at: self._ending(at, _ending(after, speech.text))) if ended else draft
 
         attempt.journal.write(decide, progress=True, ending=False)
         self.answering = None
         return None if ended else list(calls.values())
 
-    def _end(self, how: Ending) -> Result:
+    def _end(self, how: Ending, first: Decide | None = None) -> Result:
         """Close what is open and end the run, in one write. Raises CancelSeen: no other end may follow a cancel."""
         attempt = self.attempt
         attempt.workers.dismiss()
@@ -253,6 +294,8 @@ class Turn:
                 closed = Draft(after=head)
             if head.open_calls:
                 closed = then(closed, lambda at: ending.close_calls(attempt.store, attempt.ref, at, now))
+            if first is not None:
+                closed = then(closed, first)
             return then(closed, lambda at: self._ending(at, how, closed.messages))
 
         attempt.journal.write(decide, ending=how.status is RunStatus.CANCELLED)
@@ -280,6 +323,16 @@ class Turn:
 
     def _fact(self, kind: str, data: dict[str, object], head: Head, now: int) -> Fact:
         return Fact(type=kind, data=data, at=now, run=head.run, attempt=head.run_attempt)
+
+
+def _ending(stop: Next, text: str | None = None) -> Ending:
+    """The end that a side's rules bring. `text`: what the run says in the end."""
+    text = stop.said or text
+    if stop.status is RunStatus.FAILED:
+        return _failure(stop.reason, "A tool of the agent ended the session as failed.", retryable=False)
+    if text is None:
+        return Ending(status=stop.status, reason=stop.reason)
+    return Ending(status=stop.status, reason=stop.reason, label=_label(text), answer=family.cut_result(text))
 
 
 def _failure(reason: str, detail: str, *, retryable: bool) -> Ending:

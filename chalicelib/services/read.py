@@ -309,5 +309,5 @@ def _agent_body(agent: Agent) -> dict[str, Any]:
         body["title"] = agent.title
     if agent.description is not None:
         body["description"] = agent.description
-    tools = () if callable(agent.tools) else agent.tools
+    tools = () if callable(agent.tools) else agent.tools_for({})
     return body | {"tools": [{"name": tool.name, "description": tool.description} for tool in tools]}

@@ -134,6 +134,7 @@ class TakeTurn:
             price=self.price,
             remaining=remaining,
             agent=agent,
+            default_model=self.default_model,
             model=command.model or agent.model or self.default_model,
             version=self.version,
             command=command,

@@ -4,16 +4,19 @@ The ledger is the world outside the house: what a tool did there stays done what
 sent is kept, and checked while the answer is asked for: what is stored must not be asked again.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chalicelib.agents import AGENTS
+from chalicelib.agents.debate import debate
 from chalicelib.agents.scripted import scripted
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.agent_tool import AgentTool
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.models.offline import Offline
+from chalicelib.engine.prompts import Prompt, Side
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
 from tests.crash.tap import Died
@@ -58,7 +61,27 @@ class Guests:
 
         boss = replace(scripted, name="boss", tools=with_helper)
         samples = {name: self._sample(agent) for name, agent in AGENTS.items()}
-        return {**samples, scripted.name: replace(scripted, tools=tools), boss.name: boss}
+        plain = {**samples, scripted.name: replace(scripted, tools=tools), boss.name: boss}
+        return plain | {agent.name: agent for agent in self._sided()}
+
+    def _sided(self) -> list[Agent]:
+        """Agents whose sides stop on tools, played by the script in the thread's arguments."""
+        ends = [
+            self._watched(Tool(name=name, description=name, parameters={}, run=_given, on_retry="again"))
+            for name in ("reply", "stop", "fail")
+        ]
+        prompt = Prompt(name="scripted", model="scripted:script", tools=ends)
+        rules = Side(
+            prompt=prompt, stop_tool="reply", response_property="text", session_stop="stop", session_fail="fail"
+        )
+        talks_on = replace(rules, stop_on_response=False, max_steps=4)
+        human = Side(human=True)
+        return [
+            replace(debate, model="offline:demo"),
+            Agent(name="replier", side_a=talks_on),
+            Agent(name="duel", kind="dual_ai", side_a=rules, side_b=rules, max_turns=5),
+            Agent(name="talk", kind="dual_ai", side_a=human, side_b=rules),
+        ]
 
     def resolve(self, name: str) -> Model:
         """The model of that name, as `ports.Models` has it."""
@@ -68,7 +91,8 @@ class Guests:
     def note(self, request: ModelRequest) -> None:
         """A model is asked."""
         self.requests.append(request)
-        shown = {message["id"] for message in request.messages if message["role"] == "assistant"}
+        shown = {message["id"] for message in request.messages}  # of two sides, the other is shown as a user
+        shown |= {re.sub("d([0-9]+)$", r"s\1", name) for name in shown}  # what a stop tool said stands for its step
         thread = request.messages[0]["id"].split("_")[1]
         answers = [name for name in self.stored() if name.startswith(f"msg_{thread}_r")]
         stored = {name for name in answers if "s" in name.rpartition("_")[2]}
@@ -78,6 +102,8 @@ class Guests:
 
     def _sample(self, agent: Agent) -> Agent:
         """A shipped agent, on the model that explains; what the turn plays itself is not for watching."""
+        if agent.sides:
+            return replace(agent, model="offline:demo")
         tools = [tool if tool.by_the_turn else self._watched(_patient(tool)) for tool in agent.tools_for({})]
         return replace(agent, tools=tools, model="offline:demo")
 
@@ -98,6 +124,10 @@ class Guests:
         while call_id not in self.stored() and not cancel.wait(pause):
             waited += pause
             assert waited < GIVEN_UP_SECONDS, f"no result of {call_id} was ever stored"
+
+
+def _given(state: ThreadState, arguments: dict[str, Any]) -> Any:
+    return arguments
 
 
 @dataclass(frozen=True, kw_only=True)

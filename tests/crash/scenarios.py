@@ -255,6 +255,28 @@ SESSIONS = {
 }
 
 
+def _sided(agent: str, *script: Mapping[str, Any]) -> Callable[[World], None]:
+    def play(world: World) -> None:
+        rules = {name: {"on_retry": "again"} for name in ("reply", "stop", "fail")}  # as the audit reads them
+        world.create({"script": list(script), "tools": rules}, agent=agent)
+        _to_rest(world)
+
+    return play
+
+
+REPLIES = step(*call("r1", "reply", '{"text": "That is settled."}'), stop="tool_calls")
+STOPS = step(text("Enough."), *call("e1", "stop"), stop="tool_calls")
+FAILS = step(*call("f1", "fail"), stop="tool_calls")
+
+
+def _talked(world: World) -> None:
+    """A side that is human speaks twice, and is answered twice."""
+    world.create({"script": [step(text("hello to you"))] * AGAIN}, agent="talk")
+    _to_rest(world)
+    world.post("and then?")
+    _to_rest(world)
+
+
 def _family(world: World) -> None:
     world.create(FAMILY)
     _to_rest(world)
@@ -350,6 +372,12 @@ SCENARIOS = {
         Scenario(name="superseded", play=_superseded, first=10),
         Scenario(name="cancelled while waiting", play=_cancelled_while_waiting, first=10),
         Scenario(name="terminated", play=_terminated, sweeps=1, first=12),
+        Scenario(name="a stop tool", play=_sided("replier", step(text("hm")), REPLIES), first=4),
+        Scenario(name="a session that fails", play=_sided("replier", FAILS), first=4),
+        Scenario(name="two sides", play=_sided("duel", step(text("a")), step(text("b")), STOPS), first=4),
+        Scenario(name="turns are over", play=_sided("duel", *[step(text("so"))] * AGAIN), first=4),
+        Scenario(name="a side replies by a tool", play=_sided("duel", REPLIES, STOPS), first=4),
+        Scenario(name="a human side", play=_talked, first=4),
         Scenario(name="two children", play=_family, outcome=outcomes, first=4),
         Scenario(name="a blocking child", play=_helped, outcome=outcomes, first=4),
         Scenario(name="sessions gathered", play=_gathered, outcome=_runs_and_ends, first=6),

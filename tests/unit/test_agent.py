@@ -86,10 +86,10 @@ def test_a_function_that_no_model_can_be_told_is_refused_with_its_name_its_file_
 
     with pytest.raises(DefinitionError) as raised:
         tool(paint)
-    assert str(raised.value).startswith(f"tool paint in {__file__}: parameter colour: the type <class 'bytes'>")
+    assert raised.value.fault.startswith(f"tool paint in {__file__}: parameter colour: the type <class 'bytes'>")
     with pytest.raises(DefinitionError) as raised:
         tool(timeout_seconds=3)(shout)
-    assert str(raised.value) == f"tool shout in {__file__}: parameter words: add a type hint"
+    assert raised.value.fault == f"tool shout in {__file__}: parameter words: add a type hint"
 
 
 @pytest.mark.parametrize("name", ["", "two words", "näher", "1st", "-x", "a.b", "x" * 65, "a\n"])
@@ -97,7 +97,7 @@ def test_a_name_that_no_provider_takes_is_refused_for_tools_and_agents(name: str
     for make, kind in ((plain_tool, "tool"), (Agent, "agent")):
         with pytest.raises(DefinitionError) as raised:
             make(name=name)
-        assert str(raised.value).startswith(f"{kind} {name!r}: name must match [a-zA-Z_]")
+        assert raised.value.fault.startswith(f"{kind} {name!r}: name must match [a-zA-Z_]")
 
 
 @pytest.mark.parametrize("name", ["a", "_x", "get-weather_2", "X" * 64])
@@ -107,9 +107,13 @@ def test_names_of_letters_digits_dashes_and_underscores_are_fine(name: str) -> N
 
 @pytest.mark.parametrize("seconds", [0, -1, MAX_SECONDS + 1, float("nan"), float("inf")])
 def test_a_deadline_outside_of_what_a_function_lives_is_refused(seconds: float) -> None:
-    with pytest.raises(DefinitionError, match=r"^tool look: timeout_seconds must be above 0 and at most 840$"):
+    with pytest.raises(
+        DefinitionError, match=r"py:[0-9]+: tool look: timeout_seconds must be above 0 and at most 840$"
+    ):
         plain_tool(timeout_seconds=seconds)
-    with pytest.raises(DefinitionError, match=r"^agent guide: model_seconds must be above 0 and at most 840$"):
+    with pytest.raises(
+        DefinitionError, match=r"py:[0-9]+: agent guide: model_seconds must be above 0 and at most 840$"
+    ):
         Agent(name="guide", model_seconds=seconds)
 
 
@@ -121,7 +125,7 @@ def test_the_longest_deadline_is_fine() -> None:
 def test_an_unknown_rule_for_retries_is_refused_with_the_known_ones(rule: Any) -> None:
     with pytest.raises(DefinitionError) as raised:
         plain_tool(on_retry=rule)
-    assert str(raised.value) == 'tool look: on_retry must be "surface" or "again"'
+    assert raised.value.fault == 'tool look: on_retry must be "surface" or "again"'
 
 
 # ---------------------------------------------------------------- agents
@@ -147,13 +151,13 @@ def test_an_agent_needs_a_name_alone() -> None:
 def test_a_wrong_agent_is_refused_in_words_that_name_it_and_the_field(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(DefinitionError) as raised:
         Agent(name="guide", **wrong)
-    assert str(raised.value) == sentence
+    assert raised.value.fault == sentence
 
 
 def test_a_bare_function_among_the_tools_is_refused_with_the_way_to_mend_it() -> None:
     bare: Any = [echo]
     with pytest.raises(
-        DefinitionError, match=r"^agent guide: <function echo .* is not a tool; decorate .* with @tool$"
+        DefinitionError, match=r"py:[0-9]+: agent guide: <function echo .* is not a tool; decorate .* with @tool$"
     ):
         Agent(name="guide", tools=bare)
 

@@ -1,0 +1,69 @@
+"""Prompts and sides as they are written: what is refused, in which words, and how parts are joined."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agents.debate import debate
+from chalicelib.engine.agent import Agent, DefinitionError
+from chalicelib.engine.prompts import Prompt, Side
+
+Wrong = Callable[[], Any]
+PLAIN = Prompt(name="plain")
+ANY: Any = None
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        (lambda: Agent(name=_any(1)), "agent: name must be a text, not 1"),
+        (lambda: Agent(name="a", tools=ANY), "agent a: tools must be a list of tools or a function, not None"),
+        (lambda: Agent(name="a", kind="solo"), 'agent a: kind must be "ai_human" or "dual_ai", not \'solo\''),
+        (lambda: Agent(name="a", kind="dual_ai"), "agent a: a dual_ai agent needs side_a and side_b"),
+        (lambda: Agent(name="a", max_steps=_any("5")), "agent a: max_steps must be a whole number, not '5'"),
+        (lambda: Agent(name="a", max_turns=251), "agent a: max_turns must be between 1 and 250"),
+        (lambda: Agent(name="a", side_a=Side(human=True)), "agent a: human: one side at least must have a prompt"),
+        (lambda: Agent(name="a", side_a=_any("text")), "agent a: side_a must be a Side, not 'text'"),
+        (lambda: Side(), "side: prompt: give a side either a prompt or human=True"),
+        (lambda: Side(prompt=PLAIN, stop_tool="x"), "side: stop_tool 'x' is no tool of its prompt"),
+        (lambda: Side(prompt=PLAIN, response_property="x"), "side: response_property needs a stop_tool"),
+        (lambda: Side(prompt=PLAIN, max_steps=0), "side: max_steps must be between 1 and 250"),
+        (lambda: Prompt(name="p", parts=_any("text")), "prompt p: parts must be a list, not 'text'"),
+        (lambda: Prompt(name="p", tool_choice="x"), "prompt p: tool_choice must be one of auto, none, required"),
+        (lambda: Prompt(name="p", reasoning="hard"), "prompt p: reasoning must be one of low, medium, high"),
+        (lambda: Prompt(name="p", model="gpt"), "prompt p: model must be `provider:name`, not 'gpt'"),
+    ],
+)
+def test_a_wrong_definition_is_refused_in_words_with_its_file_and_line(wrong: Wrong, fault: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        wrong()
+    assert raised.value.fault.startswith(fault)
+    assert f"{__file__}:" in str(raised.value)
+
+
+def test_parts_and_included_prompts_are_one_text_and_variables_are_filled() -> None:
+    rules = Prompt(name="rules", parts=["Be kind to {who}."])
+    agent = Agent(name="a", side_a=Side(prompt=Prompt(name="p", parts=[rules, "Be brief."])))
+    assert agent.voice("side_a").system_for({"who": "all"}) == "Be kind to all.\n\nBe brief."
+
+
+def test_each_side_of_the_debate_has_its_own_prompt_and_tools() -> None:
+    voices = [debate.voice(side) for side in ("side_a", "side_b")]
+    assert [len(voice.tools_for({})) for voice in voices] == [0, 1]
+    assert "against" in voices[1].prompt
+
+
+def test_the_two_sided_agent_of_the_guide_is_a_whole_one() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "agents.md"
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL) if "haggle" in block]
+    made: dict[str, Any] = {"__name__": "guide"}
+    exec(code, made)
+    assert set(made["haggle"].sides) == {"side_a", "side_b"}
+    assert made["haggle"].voice("side_b").system_for({"thing": "a boat"}).startswith("You haggle over a boat.")
