@@ -27,7 +27,7 @@ NOTES = "/notes"
 _NOTE_NAME = re.compile(r"[\w][\w -]{0,63}\Z")
 
 
-@tool(timeout_seconds=5)
+@tool(timeout_seconds=5, on_retry="again")
 def calculate(expression: str) -> float:
     """Work out an arithmetic expression of numbers, + - * / // % and parentheses."""
     if len(expression) > EXPRESSION_CHARACTERS:
@@ -40,7 +40,7 @@ def calculate(expression: str) -> float:
         raise ToolFailure("The expression divides by zero.") from None
 
 
-@tool(timeout_seconds=5)
+@tool(timeout_seconds=5, on_retry="again")
 def current_time(time_zone: str = "UTC") -> str:
     """The date and time now, in a time zone such as Europe/Lisbon."""
     try:
