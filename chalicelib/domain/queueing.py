@@ -9,7 +9,7 @@ number and so its place among what is queued; the joins behind it are bound to i
 (`Command.joins`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,6 +79,28 @@ class Draft:
     report: Report | None = None
     """What the parent of this thread is told with the same write."""
     effects: tuple[Effect, ...] = ()
+
+
+def then(first: Draft, decide: Callable[[Head], Draft]) -> Draft:
+    """One draft made of two decisions, the second on the head that the first leaves."""
+    second = decide(first.after)
+    return Draft(
+        after=second.after,
+        facts=first.facts + second.facts,
+        commands=tuple({c.number: c for c in (*first.commands, *second.commands)}.values()),
+        messages=first.messages + second.messages,
+        new_calls=first.new_calls + second.new_calls,
+        calls=tuple({c.id: c for c in (*first.calls, *second.calls)}.values()),
+        files=first.files + second.files,
+        gone_files=first.gone_files + second.gone_files,
+        logs=first.logs + second.logs,
+        values=first.values + second.values,
+        inquiries=tuple({i.id: i for i in (*first.inquiries, *second.inquiries)}.values()),
+        children=tuple({c.reference: c for c in (*first.children, *second.children)}.values()),
+        heard=first.heard + second.heard,
+        report=second.report or first.report,
+        effects=first.effects + second.effects,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 from chalicelib.domain import attachments, paths
 from chalicelib.domain.children import Heard
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import ChildKind, File, Head
-from chalicelib.domain.queueing import Draft
-from chalicelib.engine.files import added
+from chalicelib.domain.model import ChildKind, File
 from chalicelib.ports import FileObjects, Store
 
 #: Names that are looked at for a free one; a folder with more gets names that differ by their content.
@@ -26,15 +24,15 @@ class Bag:
     store: Store
     objects: FileObjects
 
-    def put(self, ref: ThreadRef, head: Head | None, files: Sequence[File]) -> tuple[list[File], Draft | None]:
-        """Files under names that are free in the thread, and the draft that makes them visible on that head."""
-        taken = set() if head is None else self._taken(ref)
-        placed = []
+    def named(self, ref: ThreadRef, files: Sequence[File], *, is_new: bool = False) -> list[File]:
+        """Files under names that are free in the thread, as it stands now; a new one has none."""
+        taken = set() if is_new else self._taken(ref)
+        found = []
         for file in files:
             path = attachments.free(file.path, taken)
             taken.add(path)
-            placed.append(replace(file, path=path))
-        return placed, added(head, placed) if head is not None and placed else None
+            found.append(replace(file, path=path))
+        return found
 
     def carry(self, source: ThreadRef, target: ThreadRef, text: str, now: int) -> list[File]:
         """Copy the attachments that a text mentions; answers them as they stood in the source."""
@@ -47,9 +45,7 @@ class Bag:
                 found.append(replace(rows[0], created_at=now, updated_at=now))
         return found
 
-    def bring_home(
-        self, ref: ThreadRef, head: Head, heard: Sequence[Heard], now: int
-    ) -> tuple[list[Heard], tuple[File, ...]]:
+    def bring_home(self, ref: ThreadRef, heard: Sequence[Heard], now: int) -> tuple[list[Heard], tuple[File, ...]]:
         """Reports whose words mention attachments of the child: copied to the parent under names that are free there,
         the words rewritten. The files become visible with the write that tells the reports.
         """
@@ -58,7 +54,7 @@ class Bag:
         for report, child in heard:
             if child.kind is ChildKind.THREAD and isinstance(report.result, str):
                 found = self.carry(ThreadRef(ref.org, child.token), ref, report.result, now)
-                placed, _ = self.put(ref, head, found)
+                placed = self.named(ref, found) if found else []
                 moved = {old.path: new.path for old, new in zip(found, placed, strict=True)}
                 report = replace(report, result=attachments.rewritten(report.result, moved))
                 brought += placed

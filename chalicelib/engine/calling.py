@@ -20,14 +20,13 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.limits import TOOL_RESULT_BYTES
 from chalicelib.domain.model import Call, File, Head, Outcome, Verdict
 from chalicelib.domain.people import Decision
-from chalicelib.domain.queueing import Draft
+from chalicelib.domain.queueing import Draft, then
 from chalicelib.domain.sessions import GATHER, park
 from chalicelib.engine import changing, children, sessions
 from chalicelib.engine.asking import Asker, Question
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
 from chalicelib.engine.ending import completed_call, duration_ms, next_session, tell_results
 from chalicelib.engine.files import Change, Shelf, added
-from chalicelib.engine.journal import then
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.planning import Begun, begin, candidates
 from chalicelib.engine.registry import reports
@@ -175,7 +174,7 @@ class Calling:
         heard = reports(attempt.store, attempt.ref) if attempt.journal.head.children else []
         if heard:
             now = attempt.clock.now()
-            told, brought = attempt.bag.bring_home(attempt.ref, attempt.journal.head, heard, now)
+            told, brought = attempt.bag.bring_home(attempt.ref, heard, now)
             self._store(children.settled_calls(self.calls.values(), told, now), told, brought)
         return bool(heard)
 

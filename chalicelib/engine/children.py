@@ -19,13 +19,12 @@ from chalicelib.domain.commands import Delivery
 from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, child_numbers
 from chalicelib.domain.limits import ARGUMENTS_BYTES, CONTENT_BYTES, TITLE_CHARACTERS
 from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head, Outcome
-from chalicelib.domain.queueing import Ask
+from chalicelib.domain.queueing import Ask, then
 from chalicelib.engine import sessions
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.agent_tool import AgentTool, by_the_turn
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.files import added
-from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import registry
 from chalicelib.ports import Committed, Moved, Remembered, Upward

@@ -31,9 +31,8 @@ from chalicelib.domain.model import (
     Verdict,
 )
 from chalicelib.domain.people import Decision
-from chalicelib.domain.queueing import Draft
+from chalicelib.domain.queueing import Draft, then
 from chalicelib.domain.sessions import Next
-from chalicelib.engine.journal import then
 from chalicelib.ports import Store
 
 #: Finished calls that `run.cancelled` names, newest first: enough to see what was done, bounded (I11).

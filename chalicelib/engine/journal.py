@@ -12,7 +12,7 @@ from typing import Any
 from chalicelib.domain.errors import LeaseLost
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, Message
-from chalicelib.domain.queueing import Draft, StaleHead
+from chalicelib.domain.queueing import Draft, StaleHead, then
 from chalicelib.engine.log import Log, commit_of
 from chalicelib.engine.notes import ALONE, BESIDE, Notes, Room, Taken
 from chalicelib.ports import Clock, Committed
@@ -29,28 +29,6 @@ class CallIdsTaken(Exception):
     """Call ids that the thread has used before (I6)."""
 
     ids: frozenset[str]
-
-
-def then(first: Draft, decide: Decide) -> Draft:
-    """One draft made of two decisions, the second on the head that the first leaves."""
-    second = decide(first.after)
-    return Draft(
-        after=second.after,
-        facts=first.facts + second.facts,
-        commands=tuple({c.number: c for c in (*first.commands, *second.commands)}.values()),
-        messages=first.messages + second.messages,
-        new_calls=first.new_calls + second.new_calls,
-        calls=tuple({c.id: c for c in (*first.calls, *second.calls)}.values()),
-        files=first.files + second.files,
-        gone_files=first.gone_files + second.gone_files,
-        logs=first.logs + second.logs,
-        values=first.values + second.values,
-        inquiries=tuple({i.id: i for i in (*first.inquiries, *second.inquiries)}.values()),
-        children=tuple({c.reference: c for c in (*first.children, *second.children)}.values()),
-        heard=first.heard + second.heard,
-        report=second.report or first.report,
-        effects=first.effects + second.effects,
-    )
 
 
 class Journal:

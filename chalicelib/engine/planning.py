@@ -13,11 +13,10 @@ from chalicelib.domain import children as family
 from chalicelib.domain import people, values
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Child, ChildKind, Head, Inquiry, Outcome
-from chalicelib.domain.queueing import Draft
+from chalicelib.domain.queueing import Draft, then
 from chalicelib.engine import children, fitting, sessions
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.ending import completed_call
-from chalicelib.engine.journal import then
 from chalicelib.engine.speech import AskedCall, Speech
 
 #: Children that one write registers: two rows each beside those of their calls, of at most 90 actions.

@@ -16,14 +16,14 @@ from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus
-from chalicelib.domain.queueing import Draft
+from chalicelib.domain.queueing import Draft, then
 from chalicelib.engine import context, ending, planning, sides, stops
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
 from chalicelib.engine.files import added
 from chalicelib.engine.hooking import RunBlocked
-from chalicelib.engine.journal import CallIdsTaken, CancelSeen, Decide, then
+from chalicelib.engine.journal import CallIdsTaken, CancelSeen, Decide
 from chalicelib.engine.registry import reports
 from chalicelib.engine.speech import Speech
 from chalicelib.engine.stops import Next
@@ -189,7 +189,7 @@ class Turn:
     def _hear(self, heard: list[Heard]) -> None:
         attempt, now = self.attempt, self.attempt.clock.now()
         nonce = f"{attempt.journal.run}.{attempt.journal.attempt}.{now}"
-        told, brought = attempt.bag.bring_home(attempt.ref, attempt.journal.head, heard, now)
+        told, brought = attempt.bag.bring_home(attempt.ref, heard, now)
 
         def decide(head: Head) -> Draft:
             return then(added(head, brought), lambda at: family.hear(attempt.ref, at, told, nonce=nonce, now=now))

@@ -24,10 +24,7 @@ from chalicelib.domain.commands import (
 from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueFull, ThreadTerminated
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import About, Command, File, Head
-from chalicelib.domain.queueing import Ask, Draft
-from chalicelib.engine.attachments import Bag
-from chalicelib.engine.files import added, new_file
-from chalicelib.engine.journal import then
+from chalicelib.domain.queueing import Ask, Draft, then
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, FileObjects, Opened, Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
@@ -57,9 +54,7 @@ class Accept:
         head = Head(rev=0, agent=ask.agent, created_at=now, active_at=now, since=now)
         draft = queueing.create(head, about, now)
         if ask.message is not None:
-            files, placed = self._bag.put(ref, None, self._put_away(ref, ask.message, now))
-            assert placed is None, "a thread that is not there yet has no names to mind"
-            draft = then(draft, lambda at: added(at, files))
+            files, draft = self._with_files(ref, None, draft, self._put_away(ref, ask.message, now))
             first = Ask(
                 content=_content(ask.message, files),
                 metadata=ask.message.metadata,
@@ -171,26 +166,34 @@ class Accept:
 
     def _accepted(self, ref: ThreadRef, head: Head, ask: Ask, new: list[File], now: int) -> Draft:
         """The command, with the files that its message brings: they take names that are free on this head."""
-        files, placed = self._bag.put(ref, head, new) if new else ([], None)
-        if placed is None:
+        if not new:
             return queueing.accept(ref, head, ask, now)
+        files, placed = self._with_files(ref, head, Draft(after=head), new)
         with_files = replace(ask, content=(*(ask.content or ()), *map(_file_part, files)))
         return then(placed, lambda at: queueing.accept(ref, at, with_files, now))
+
+    def _with_files(self, ref: ThreadRef, head: Head | None, draft: Draft, new: list[File]) -> tuple[list[File], Draft]:
+        """New files under names that are free in the thread (`head` None: it has none yet), and the draft with them."""
+        if not new:
+            return [], draft
+        from chalicelib.engine.attachments import Bag  # most messages bring nothing
+        from chalicelib.engine.files import added
+
+        files = Bag(store=self.store, objects=self.objects).named(ref, new, is_new=head is None)
+        return files, then(draft, lambda at: added(at, files))
 
     def _put_away(self, ref: ThreadRef, say: Say, now: int) -> list[File]:
         """Data that comes with a message, as files whose bytes are stored and that nobody sees yet."""
         found = []
         for part in say.attachments:
             if part["type"] == "data":
+                from chalicelib.engine.files import new_file  # most messages bring nothing
+
                 data = base64.b64decode(part["base64"])
                 file = new_file(attachments.path_of(part["name"]), data, part["content_type"], now)
                 self.objects.put(ref, file.sha256, data)
                 found.append(file)
         return found
-
-    @property
-    def _bag(self) -> Bag:
-        return Bag(store=self.store, objects=self.objects)
 
     def _remembered(self, ref: ThreadRef, idem: Idempotency) -> Remembered | None:
         return self.store.open(ref, head=False, key=idem.key, now=self.appender.clock.now()).remembered

@@ -16,9 +16,8 @@ from chalicelib.domain.endings import Ending
 from chalicelib.domain.errors import KeyReused, NotFound
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import Command, CommandState, Head, RunStatus
-from chalicelib.domain.queueing import Draft, StaleHead
+from chalicelib.domain.queueing import Draft, StaleHead, then
 from chalicelib.engine import ending
-from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Moved, Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known

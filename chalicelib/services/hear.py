@@ -12,10 +12,9 @@ from chalicelib.domain import queueing
 from chalicelib.domain.commands import Delivery
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head
-from chalicelib.domain.queueing import Ask, Draft
+from chalicelib.domain.queueing import Ask, Draft, then
 from chalicelib.engine.attachments import Bag
 from chalicelib.engine.files import added
-from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import reports
 from chalicelib.ports import Committed, FileObjects, Store
@@ -55,7 +54,7 @@ class Hear:
             return queueing.resume(head, tuple(report.reference for report, _ in heard), now)
         nonce = self.appender.ids.token()
         ended = bool(head.terminated_at)
-        told, brought = Bag(store=self.store, objects=self.objects).bring_home(ref, head, heard, now)
+        told, brought = Bag(store=self.store, objects=self.objects).bring_home(ref, heard, now)
         draft = then(added(head, brought), lambda at: family.hear(ref, at, told, nonce=nonce, now=now, silently=ended))
         if ended or not family.wakes(heard):
             return draft

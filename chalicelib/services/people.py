@@ -14,9 +14,8 @@ from chalicelib.domain.errors import AlreadyDecided, KeyReused, NotFound
 from chalicelib.domain.ids import ThreadRef, inquiry_numbers
 from chalicelib.domain.model import Call, Head, Inquiry, Verdict
 from chalicelib.domain.people import Decision
-from chalicelib.domain.queueing import Draft
+from chalicelib.domain.queueing import Draft, then
 from chalicelib.engine import ending
-from chalicelib.engine.journal import then
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
