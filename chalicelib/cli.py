@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -328,6 +329,33 @@ def _watch(
             return FAILED
         screen.hint(f"turnlog say {stream.thread_id} '…'", f"turnlog tail {stream.thread_id}")
         return 0 if reply.end.type == "run.completed" else RUN_FAILED
+
+
+@main.group()
+def agents() -> None:
+    """Agents as they are defined in code."""
+
+
+@agents.command("check")
+@click.argument("module", default="chalicelib.agents")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout.")
+@click.pass_context
+def check_agents(ctx: click.Context, module: str, as_json: bool) -> None:
+    """Import a module with AGENTS and say what is wrong with its definitions. Needs no server."""
+    sys.path.insert(0, os.getcwd())
+    found = import_module("chalicelib.engine.checking").check(module)  # the one command that looks at code, not at HTTP
+    screen = Screen(as_json=as_json)
+    for name, kind, tools in found.agents:
+        if as_json:
+            screen.row({"agent": name, "kind": kind, "tools": tools})
+        else:
+            screen.line((name, {"bold": True}), (kind, {}), (f"{tools} tools", {"dim": True}))
+    for fault in found.faults:
+        if as_json:
+            screen.row({"fault": fault})
+        screen.talk(f"error: {fault}", fg="red")
+    if found.faults:
+        ctx.exit(FAILED)
 
 
 @contextmanager

@@ -108,12 +108,18 @@ def _scaled_outcome(world: World) -> Any:
     return {"told": told(world), "value": value(world, "replicas")}
 
 
+def _debate(world: World) -> None:
+    world.create({}, text="Tea is better than coffee.", agent="debate")
+    _rest(world)
+
+
 PLAYS = {
     scenario.name: scenario
     for scenario in (
         Scenario(name="assistant", play=_note, outcome=_with_files("/notes/tea.md"), first=4),
         Scenario(name="researcher", play=_research, outcome=_research_outcome, first=4),
         Scenario(name="form_filler", play=_fill, outcome=_form_outcome, first=4),
+        Scenario(name="debate", play=_debate, first=4),
         Scenario(name="operator", play=_operate, outcome=_scaled_outcome, first=4),
     )
 }
