@@ -17,7 +17,7 @@ from tests.crash.audit import log_rows
 from tests.crash.guests import Guests
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.tap import Died
-from tests.crash.test_crash_points import FAULTS
+from tests.crash.test_crash_points import FAULTS, stride
 from tests.crash.world import World
 
 Use = Callable[[ThreadState, Mapping[str, Any]], Any]
@@ -125,4 +125,5 @@ def wrong(found: list[str]) -> list[str]:
 
 def struck(world: World, fault: str, every: int, first: int = 4) -> range:
     """The calls of a schedule that a fault strikes, one in each new world."""
+    every = stride(fault, every)
     return range(first + list(FAULTS).index(fault) % every, len(world.tap.calls) + 1, every)

@@ -11,8 +11,9 @@ from tests.crash.tap import Moment, Tap, lose_answer
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
-#: `make test` strikes some points, others of each scenario for each fault; `make test-slow` strikes them all.
-SOME = 24
+#: `make test` strikes some points, others of each scenario for each fault. In `make test-slow` the process dies before
+#: and after every call; answers are lost at every third, at others for each fault.
+SOME, THIRD = 24, 3
 
 
 def _dies_before(tap: Tap, point: int) -> None:
@@ -70,9 +71,15 @@ def test_a_fault_at_any_call_costs_at_most_a_retry(world: Worlds, name: str, fau
     assert wrong == [], "\n".join(wrong)
 
 
+def stride(fault: str, every: int) -> int:
+    """How far apart the points of a fault are, where `every` is asked for."""
+    return every if fault in ("dies before", "dies after") else max(every, THIRD)
+
+
 def struck(worlds: Worlds, scenario: Scenario, fault: str, every: int, offset: int) -> list[str]:
     """What is wrong after the fault at each point in turn that `every` and `offset` choose."""
     calls, outcome = clean(worlds, scenario)
+    every = stride(fault, every)
     points = range(scenario.first + offset % every, len(calls) + 1, every)
     print(f"{scenario.name}, {fault}: {len(points)} of {len(calls)} calls, {list(points)}")
     return [line for point in points for line in _faults(worlds, scenario, fault, point, calls, outcome)]
