@@ -156,6 +156,8 @@ class Agent:
     max_steps: int = DEFAULT_MAX_STEPS
     model_seconds: float = DEFAULT_MODEL_SECONDS
     kind: str = "ai_human"
+    required: Mapping[str, Any] | None = None
+    """JSON Schema of a thread's arguments. A thread whose arguments do not fit is not created."""
     subagents: Sequence[str] = ()
     """Agents that this one may start by itself, with the tools `subagent_create` and `subagent_message`."""
     side_a: Side | None = None

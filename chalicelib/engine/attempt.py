@@ -5,7 +5,7 @@ and renews the lease when 20 s of it or less remain. Safety never rests on it; t
 """
 
 import queue
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -61,8 +61,8 @@ class Attempt:
     user: str | None
     tools: Mapping[str, Tool]
     log: Log
-    agents: Collection[str]
-    """Names of the agents that there are."""
+    agents: Mapping[str, Agent]
+    """The agents that there are."""
     wake: Callable[[ThreadRef, Head | None, Head], None]
     """Send the wake-up that a commit on another thread has named."""
     environment: Environment = field(default_factory=Environment)

@@ -20,7 +20,7 @@ from chalicelib.domain.ids import TOKEN_CHARACTERS, ThreadRef, child_numbers
 from chalicelib.domain.limits import ARGUMENTS_BYTES, CONTENT_BYTES, TITLE_CHARACTERS
 from chalicelib.domain.model import RUNNING, About, Call, Child, ChildKind, Head, Outcome
 from chalicelib.domain.queueing import Ask, then
-from chalicelib.engine import sessions
+from chalicelib.engine import fitting, sessions
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.agent_tool import AgentTool, by_the_turn
 from chalicelib.engine.attempt import Attempt
@@ -128,6 +128,9 @@ def _asked_for(attempt: Attempt, call: Call, reference: str, now: int) -> Child:
 def _fault(attempt: Attempt, child: Child, tool: Tool, call: Call, made: int) -> str | None:
     if child.agent not in attempt.agents:
         return f"There is no agent named {child.agent!r}."
+    schema = attempt.agents[child.agent].required
+    if schema is not None and (misfit := fitting.misfit(schema, _arguments(call), "subagent")):
+        return misfit
     if attempt.journal.head.depth >= DEPTH:
         return f"This thread is {DEPTH} levels below its root: it may have no subagents of its own."
     if values.size(_arguments(call)) > ARGUMENTS_BYTES:

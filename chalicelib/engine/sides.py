@@ -7,10 +7,10 @@ the head, in the same write as the answer or after the results that ended the tu
 from collections.abc import Iterable
 from dataclasses import replace
 
-from chalicelib.domain import wire
+from chalicelib.domain import values, wire
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import Command, Head, Message, Role
+from chalicelib.domain.model import Command, Head, Message, Outcome, Role
 from chalicelib.domain.queueing import Draft
 from chalicelib.engine import children, stops
 from chalicelib.engine.agent import Agent
@@ -48,22 +48,36 @@ def _seen(side: str, message: Message) -> Message | None:
     return replace(message, role=Role.USER, content=content) if content else None
 
 
+def labelled(cast: Cast, side: str, results: Iterable[Result]) -> str | None:
+    """What the tool that says how the session stands has answered, if it was called."""
+    name = cast.sides[side].session_status
+    said = [result.content for result in results if name and result.name == name and result.outcome == Outcome.OK]
+    return None if not said else said[-1] if isinstance(said[-1], str) else values.dumps(said[-1])
+
+
 def following(ref: ThreadRef, cast: Cast, head: Head, messages: Iterable[Message]) -> Next | None:
     """What follows the newest step's results, if that changes anything; None: the side takes its next step."""
-    side = cast.speaker(head.side, fresh_message=False)
+    then = stops.after_calls(cast, _side(cast, head), newest_results(ref, cast, head, messages), turns=head.run_turns)
+    return then if then.reason or then.passes else None
+
+
+def newest_results(ref: ThreadRef, cast: Cast, head: Head, messages: Iterable[Message]) -> list[Result]:
+    """The results of the newest step of the side that has the turn; none if it made no calls, or has not begun."""
     if not (head.side_steps if cast.two_sided else head.run_steps):
-        return None
+        return []
     rows = {message.id: message for message in messages}
     asked, told = rows.get(ref.answer(head.run, head.run_steps)), rows.get(ref.results(head.run, head.run_steps))
     if asked is None or told is None:
-        return None
+        return []
     names = {part["call_id"]: part["name"] for part in asked.content if part["type"] == "tool_call"}
-    results = [
+    return [
         Result(name=names.get(part["call_id"], ""), outcome=part["outcome"], content=part["content"])
         for part in told.content
     ]
-    then = stops.after_calls(cast, side, results, turns=head.run_turns)
-    return then if then.reason or then.passes else None
+
+
+def _side(cast: Cast, head: Head) -> str:
+    return cast.speaker(head.side, fresh_message=False)
 
 
 def stepped(cast: Cast, head: Head) -> Head:

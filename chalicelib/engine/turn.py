@@ -5,6 +5,7 @@ answer; run tools, storing each result as it lands; evaluate the stops. Everythi
 can be taken up at any boundary by another attempt; what an attempt knows beyond that is only what it has not told yet.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -154,7 +155,12 @@ class Turn:
         """What follows the newest results, where the agent has sides that stop on a tool."""
         if not self.agent.sides:
             return None
-        return sides.following(self.attempt.ref, self.agent.cast, self.attempt.journal.head, self._messages())
+        attempt, head, cast, messages = self.attempt, self.attempt.journal.head, self.agent.cast, self._messages()
+        newest = sides.newest_results(attempt.ref, cast, head, messages)
+        if head.parent and (label := sides.labelled(cast, cast.speaker(head.side, fresh_message=False), newest)):
+            with suppress(OSError):  # a label is worth no run; the next one takes its place
+                attempt.kin(f"{head.run}.{head.run_steps}").label(label)
+        return sides.following(attempt.ref, cast, head, messages)
 
     def _follow(self, then_comes: Next) -> bool:
         """The turn passes, or the run ends. True: it has ended."""

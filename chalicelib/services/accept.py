@@ -6,11 +6,11 @@ new work.
 """
 
 import base64
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import attachments, queueing, wire
+from chalicelib.domain import attachments, queueing, values, wire
 from chalicelib.domain.commands import (
     Answer,
     CreateRun,
@@ -25,6 +25,7 @@ from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueF
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import About, Command, File, Head
 from chalicelib.domain.queueing import Ask, Draft, then
+from chalicelib.engine.agent import Agent
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, FileObjects, Opened, Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
@@ -39,7 +40,7 @@ class Accept:
     store: Store
     objects: FileObjects
     appender: Appender
-    agents: Collection[str]
+    agents: Mapping[str, Agent]
 
     def create_thread(self, p: Principal, ask: CreateThread, idem: Idempotency | None) -> Answer:
         """A new thread, and its first run if it comes with a message. 201 {thread, message?, command?, run?}."""
@@ -48,6 +49,7 @@ class Accept:
         ref = ThreadRef(p.org, self.appender.ids.token())
         if idem is not None and (seen := self._remembered(ref, idem)) is not None:
             return self._replay(p.org, seen, idem, with_thread=True)
+        _check_arguments(self.agents[ask.agent], ask.arguments)
         about = About(title=ask.title, tags=ask.tags, arguments=ask.arguments, user=ask.user)
         now = self.appender.clock.now()
         nonce = self.appender.ids.token()
@@ -231,6 +233,17 @@ def present(store: Store, ref: ThreadRef, head: Head, command: Command) -> dict[
         "command": wire.command_body(ref, command, head),
         "run": wire.run_body(ref, run, head) if command.run else None,
     }
+
+
+def _check_arguments(agent: Agent, arguments: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest with the path of what does not fit the agent's schema."""
+    if agent.required is None:
+        return
+    from chalicelib.engine.fitting import fault_of
+
+    fault = fault_of(agent.required, arguments)
+    if fault is not None:
+        raise InvalidRequest.at(".".join(("arguments", *fault[0])), values.cut_text(fault[1], 1000))
 
 
 def _content(say: Say, new: Iterable[File] = ()) -> tuple[Part, ...]:

@@ -15,7 +15,7 @@ from tests.crash.tap import Moment
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
-EVERY = [pytest.param(4, id="a quarter"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+EVERY = [pytest.param(8, id="an eighth"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 LATE = "one more thing"
 
 FAILS: Mapping[str, Any] = {"events": [{"type": "error", "status": 400, "detail": "no", "retryable": False}]}

@@ -14,12 +14,11 @@ from chalicelib.engine.registry import registry
 from tests.crash.audit import audit, told
 from tests.crash.scenarios import AGAIN, FAMILY, KIDS, SESSIONS, WITH_HELPER, call, kid, spawning, step, text
 from tests.crash.tap import Moment
+from tests.crash.test_crash_points import EVERY
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
 FAILS: dict[str, Any] = {"events": [{"type": "error", "status": 400, "detail": "out of luck", "retryable": False}]}
-#: Points that `make test` strikes, and that `make test-slow` does.
-EVERY = [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 HEARD = [step(text("I see."))] * 4 * AGAIN
 
 

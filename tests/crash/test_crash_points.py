@@ -13,7 +13,7 @@ from tests.crash.world import World
 Worlds = Callable[[str], World]
 #: `make test` strikes some points, others of each scenario for each fault. In `make test-slow` the process dies before
 #: and after every call; answers are lost at every third, at others for each fault.
-SOME, THIRD = 24, 3
+SOME, THIRD = 40, 3
 
 
 def _dies_before(tap: Tap, point: int) -> None:
@@ -46,6 +46,8 @@ FAULTS: dict[str, Callable[[Tap, int], None]] = {
     "sent again, then dies": _sent_again_then_dies,
     "answer lost": _answer_lost,
 }
+#: Of schedules that are short: one point in five, or all of them.
+EVERY = [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 POINTS = [pytest.param(SOME, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 
 _clean: dict[str, tuple[list[str], Any]] = {}

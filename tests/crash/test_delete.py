@@ -9,11 +9,10 @@ from chalicelib.domain.errors import NotFound
 from chalicelib.domain.ids import ThreadRef
 from tests.crash.scenarios import FAMILY, LARGE, step, text
 from tests.crash.tap import Moment
+from tests.crash.test_crash_points import EVERY
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
-#: Points that `make test` strikes, and that `make test-slow` does.
-EVERY = [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 LATER = 20 * 60.0
 """Seconds after which nothing that was under way can still be alive."""
 

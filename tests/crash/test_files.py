@@ -23,7 +23,7 @@ from tests.crash.audit import audit
 from tests.crash.guests import Guests
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.tap import Died, Moment
-from tests.crash.test_crash_points import FAULTS
+from tests.crash.test_crash_points import EVERY, FAULTS
 from tests.crash.world import SECOND, World
 
 Worlds = Callable[[str], World]
@@ -247,13 +247,16 @@ def patiently(do: Callable[[], T]) -> T:
         return do()
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_tool_that_dies_at_any_call_and_runs_again_leaves_one_event_for_each_file(world: Worlds, fault: str) -> None:
+def test_a_tool_that_dies_at_any_call_and_runs_again_leaves_one_event_for_each_file(
+    world: Worlds, fault: str, every: int
+) -> None:
     clean = _with(world("tool: clean"), _edits)
     _run(clean)
     assert _result(clean) == ("ok", "first")
     points = len(clean.tap.calls)
-    for point in range(1, points + 1):
+    for point in range(1 + list(FAULTS).index(fault) % every, points + 1, every):
         its = _with(world(f"tool: {fault} at {point}"), _edits)
         FAULTS[fault](its.tap, point)
         _run(its)

@@ -20,7 +20,7 @@ from tests.crash.audit import audit, log_rows
 from tests.crash.guests import Guests
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.tap import Died
-from tests.crash.test_crash_points import FAULTS
+from tests.crash.test_crash_points import EVERY, FAULTS
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
@@ -97,13 +97,16 @@ def _notes(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
     return seen[1]
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_tool_that_dies_at_any_call_and_runs_again_leaves_each_entry_once(world: Worlds, fault: str) -> None:
+def test_a_tool_that_dies_at_any_call_and_runs_again_leaves_each_entry_once(
+    world: Worlds, fault: str, every: int
+) -> None:
     clean = with_tool(world("notes: clean"), _notes)
     run(clean)
     assert outcome(clean) == ("ok", {"set": 2})
     points = len(clean.tap.calls)
-    for point in range(1, points + 1):
+    for point in range(1 + list(FAULTS).index(fault) % every, points + 1, every):
         its = with_tool(world(f"notes: {fault} at {point}"), _notes)
         FAULTS[fault](its.tap, point)
         run(its)
@@ -145,10 +148,13 @@ def test_what_a_slow_tool_logs_is_stored_before_its_result(world: Worlds) -> Non
     assert audit(its) == []
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("fault", ["dies before", "dies after", "answer lost", "sent again, then dies"])
-def test_a_slow_tool_that_dies_at_any_call_and_runs_again_leaves_each_entry_once(world: Worlds, fault: str) -> None:
+def test_a_slow_tool_that_dies_at_any_call_and_runs_again_leaves_each_entry_once(
+    world: Worlds, fault: str, every: int
+) -> None:
     """Some entries are stored when the process dies. The tool says all of them again; those are not stored again."""
-    for point in range(5, 12):
+    for point in range(5 + list(FAULTS).index(fault) % every, 12, every):
         its = world(f"slow: {fault} at {point}")
         with_tool(its, _slowly(its))
         FAULTS[fault](its.tap, point)

@@ -1,12 +1,16 @@
 """Agents with sides: what each rule ends, whose turn follows, and what each side is shown."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from chalicelib.domain.errors import InvalidRequest
+from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.prompts import Prompt, Side
 from tests.crash.audit import audit, told
-from tests.crash.scenarios import FAILS, REPLIES, SCENARIOS, STOPS, step, text
+from tests.crash.scenarios import AGAIN, FAILS, REPLIES, SCENARIOS, STOPS, call, spawning, step, text
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
@@ -76,3 +80,40 @@ def test_the_sample_debate_is_played_by_the_offline_model(world: Worlds) -> None
         ("completed", "max_turns"),
         ("completed", "session_stop"),
     ]
+
+
+def test_the_tool_that_says_how_a_session_stands_labels_the_child_in_its_parent(world: Worlds) -> None:
+    at = world("session status")
+    stands = Tool(name="stands", description="d", parameters={}, run=lambda state, given: "half way", on_retry="again")
+    prompt = Prompt(name="p", model="scripted:script", tools=[stands])
+    at.house.agents["scripted"] = Agent(name="scripted", side_a=Side(prompt=prompt, session_status="stands"))
+    child = {"script": [step(*call("c1", "stands"), stop="tool_calls"), *[step(text("Done."))] * AGAIN]}
+    at.create({"script": [spawning(child, tool="helper"), *[step(text("I see."))] * AGAIN]}, agent="boss")
+    at.settle()
+    with at.tap.outside():
+        (row,) = at.house.read.children(at.principal, at.thread.id, limit=5, position=None).items
+    assert (row["label"], row["status"]) == ("half way", "completed")
+
+
+def test_arguments_that_do_not_fit_the_agent_make_no_thread(world: Worlds) -> None:
+    at = world("required")
+    schema = {"type": "object", "properties": {"n": {"type": "object", "required": ["m"]}}, "required": ["n"]}
+    at.house.agents["picky"] = Agent(name="picky", model="offline:echo", required=schema)
+    for arguments, path in (({}, "arguments"), ({"n": {}}, "arguments.n"), ({"n": 5}, "arguments.n")):
+        with pytest.raises(InvalidRequest) as refused:
+            at.create(arguments, agent="picky")
+        assert [fault.path for fault in refused.value.faults] == [path]
+    at.create({"n": {"m": 1}}, agent="picky")
+    at.settle()
+    assert told(at)["status"]["reason"] == "stop_on_response"
+
+
+def test_a_child_whose_arguments_do_not_fit_is_that_calls_error(world: Worlds) -> None:
+    at = world("required of a child")
+    at.house.agents["scripted"] = replace(at.house.agents["scripted"], required={"type": "object", "required": ["n"]})
+    at.create({"script": [spawning({}, tool="helper"), *[step(text("I see."))] * AGAIN]}, agent="boss")
+    at.settle()
+    (ended,) = [event["data"] for event in at.events() if event["type"] == "tool.completed"]
+    assert ended["outcome"] == "error"
+    assert "'n' is a required property" in ended["result"]
+    assert at.children() == []
