@@ -148,6 +148,8 @@ def _patient(tool: Tool) -> Tool:
             try:
                 return tool.run(state, arguments)
             except OSError:
+                if state.asker:
+                    state.asker.given = 0  # it begins anew, and so do the answers
                 return tool.run(state, arguments)
         except Died:
             return None
