@@ -151,6 +151,8 @@ class Head:
     run_calls: int = 0
     """Tool calls of it that have finished with a result of their own."""
     run_usage: Tokens = Tokens()
+    run_spent: tuple[ModelSpent, ...] = ()
+    """Its usage by model once it has used more than one, that of its row first (`domain.costs`)."""
     open_message: int = 0
     """Number of the `message.started` event of an answer that is being streamed."""
     open_calls: int = 0
@@ -239,6 +241,9 @@ class Command:
     reason: str | None = None
     agent: str = ""
     model: str | None = None
+    """The model that was asked for; once the run has started, the one that it began with."""
+    model_asked: bool = False
+    """Of a run that has started: its model was asked for, so it plays all of it."""
     version: str | None = None
     parent: int = 0
     attempts: int = 0

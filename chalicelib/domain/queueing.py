@@ -231,7 +231,15 @@ def start(ref: ThreadRef, head: Head, command: Command, *, now: int, model: str,
         run=head.run,
         attempt=head.run_attempt,
     )
-    row = replace(command, content=None, place=place, state=CommandState.STARTED, model=model, version=version)
+    row = replace(
+        command,
+        content=None,
+        place=place,
+        state=CommandState.STARTED,
+        model=model,
+        model_asked=command.model is not None,
+        version=version,
+    )
     return Draft(after=after, facts=(started,), commands=(row,), messages=messages)
 
 
@@ -349,6 +357,7 @@ def no_run(head: Head) -> Head:
         run_turns=0,
         side_steps=0,
         run_usage=Tokens(),
+        run_spent=(),
         open_message=0,
         open_calls=0,
         waiting=None,

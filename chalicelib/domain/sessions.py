@@ -6,14 +6,14 @@ last session that it waits for has ended, it is in flight again as if it had nev
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from chalicelib.domain import queueing
 from chalicelib.domain.commands import Delivery
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.domain.model import Child, Command, Head, RunStatus
+from chalicelib.domain.model import Child, Command, Head, ModelSpent, RunStatus
 from chalicelib.domain.queueing import AWAITING_CHILDREN, Draft
 
 #: What of the head belongs to the run in flight and is kept while it is parked.
@@ -60,6 +60,7 @@ def park(head: Head, command: Command, references: tuple[str, ...], runs: Iterab
         started_at=head.run_started_at,
         parked={
             **{name: getattr(head, name) for name in KEPT},
+            "spent": [asdict(replace(line, requests=0)) for line in head.run_spent],  # counted with the sessions'
             "under": head.parked,
             "runs": list(runs),
             "on": list(references),
@@ -79,9 +80,8 @@ def go_on(head: Head, parked: Command, then: Next | None, now: int) -> Draft:
         return Draft(after=_goes(head, then, now))
     assert parked.parked is not None, "a parked run keeps its part of the head"
     row = replace(parked, status=RunStatus.QUEUED, reason=None, parked=None)
-    kept = {name: parked.parked[name] for name in KEPT}
     below = replace(head, parked=parked.parked["under"])
-    again = replace(queueing.in_flight(below, parked.number, now), **kept, run_usage=parked.usage)
+    again = replace(queueing.in_flight(below, parked.number, now), **_kept(parked))
     data = {"reason": AWAITING_CHILDREN, "on": parked.parked["on"]}
     told = Fact(type="run.resumed", data=data, at=now, run=parked.number)
     return Draft(after=again, facts=(told,), commands=(row,))
@@ -90,8 +90,14 @@ def go_on(head: Head, parked: Command, then: Next | None, now: int) -> Draft:
 def as_in_flight(head: Head, parked: Command) -> Head:
     """The head as it would be with a parked run in flight: to close what it left open."""
     assert parked.parked is not None, "a parked run keeps its part of the head"
-    kept: dict[str, Any] = {name: parked.parked[name] for name in KEPT}
-    return replace(head, run=parked.number, run_usage=parked.usage, open_message=0, **kept)
+    return replace(head, run=parked.number, open_message=0, **_kept(parked))
+
+
+def _kept(parked: Command) -> dict[str, Any]:
+    """The part of the head that a parked run has kept."""
+    row = parked.parked or {}
+    spent = tuple(ModelSpent(**line) for line in row.get("spent", ()))
+    return {**{name: row[name] for name in KEPT}, "run_usage": parked.usage, "run_spent": spent}
 
 
 def _goes(head: Head, then: Next, now: int) -> Head:

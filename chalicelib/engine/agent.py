@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from chalicelib.engine import effects, endpoints, hooks
 from chalicelib.engine.definitions import DefinitionError as DefinitionError  # agents import it from here
@@ -21,11 +21,13 @@ from chalicelib.engine.definitions import check_type, wrong
 from chalicelib.engine.effects import Effect
 from chalicelib.engine.endpoints import Endpoint
 from chalicelib.engine.hooks import NO_HOOKS, Hooks
-from chalicelib.engine.prompts import SIDE_A, SIDE_B, Prompt, Side, check_model, filled
+from chalicelib.engine.prompts import MAX_TURNS, SIDE_A, SIDE_B, Prompt, Side, check_model, check_required, filled
 from chalicelib.engine.schema import SchemaError, parameters_of
 from chalicelib.engine.state import ThreadState
-from chalicelib.engine.stops import MAX_TURNS, Cast
 from chalicelib.ports import ToolSpec
+
+if TYPE_CHECKING:
+    from chalicelib.engine.stops import Cast
 
 #: Longest a tool or a model call may take: a Lambda lives 900 s and needs a reserve to store what came of it.
 MAX_SECONDS = 840.0
@@ -145,6 +147,8 @@ class Agent:
 
     name: str
     prompt: str = ""
+    required: Mapping[str, Any] | None = None
+    """JSON Schema of a thread's arguments; a thread that does not fit is not made."""
     title: str | None = None
     description: str | None = None
     model: str | None = None
@@ -156,8 +160,6 @@ class Agent:
     max_steps: int = DEFAULT_MAX_STEPS
     model_seconds: float = DEFAULT_MODEL_SECONDS
     kind: str = "ai_human"
-    required: Mapping[str, Any] | None = None
-    """JSON Schema of a thread's arguments. A thread whose arguments do not fit is not created."""
     subagents: Sequence[str] = ()
     """Agents that this one may start by itself, with the tools `subagent_create` and `subagent_message`."""
     side_a: Side | None = None
@@ -187,8 +189,16 @@ class Agent:
         return {name: side for name, side in ((SIDE_A, self.side_a), (SIDE_B, self.side_b)) if side is not None}
 
     @property
-    def cast(self) -> Cast:
+    def required_of_arguments(self) -> tuple[Mapping[str, Any], ...]:
+        """Schemas that the arguments of its threads must fit: its own, and those of its sides' prompts."""
+        own = () if self.required is None else (self.required,)
+        return own + tuple(schema for side in self.sides.values() if side.prompt for schema in side.prompt.schemas)
+
+    @property
+    def cast(self) -> "Cast":
         """Who plays, for the decision what follows a step."""
+        from chalicelib.engine.stops import Cast  # the doors read definitions and play none
+
         return Cast(sides=self.sides or PLAIN, max_turns=self.max_turns)
 
     def voice(self, side: str) -> "Agent":
@@ -236,6 +246,7 @@ def _check_fields(agent: Agent) -> None:
     if not _NAME.match(agent.name):
         raise wrong(f"agent {agent.name!r}", f"name must match {_NAME.pattern[:-2]}")
     check_type(what, "prompt", agent.prompt, str, "a text; give a Prompt to a side (side_a=Side(prompt=...))")
+    check_required(what, agent.required)
     check_model(what, agent.model)
     check_type(what, "tool_choice", agent.tool_choice, str, "a text")
     check_type(what, "parallel_tool_calls", agent.parallel_tool_calls, bool, "true or false")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import entries, wire
+from chalicelib.domain import costs, entries, wire
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
@@ -70,7 +70,7 @@ class Answering:
         self.speech.finish(now)
         row = self._row(head, now, self._fault)
         if not self.speech.begun:
-            return Draft(after=replace(head, model_calls=head.model_calls + 1), logs=(row,))
+            return Draft(after=self._called(head, Tokens()), logs=(row,))
         facts = tuple(self.speech.facts)
         answer = OpenAnswer(message_id=self.speech.message_id, text=self.speech.text)
         closed = close_answer(self._attempt.ref, head, answer, now=now)
@@ -79,7 +79,7 @@ class Answering:
         return replace(closed, after=counted, facts=(*facts, *closed.facts, *told), logs=(row,))
 
     def count(self, head: Head, now: int) -> tuple[Head, Fact]:
-        """The tokens of this answer, on the run and as the event that tells of them."""
+        """This call and its tokens, on the run and as the event that tells of them."""
         usage = self._spent()
         data = {
             "model": self._attempt.model,
@@ -89,7 +89,10 @@ class Answering:
             "cost_usd": wire.cost_usd(usage),
         }
         fact = Fact(type="usage.updated", data=data, at=now, run=head.run, attempt=head.run_attempt)
-        return replace(head, run_usage=head.run_usage.plus(usage)), fact
+        return self._called(head, usage), fact
+
+    def _called(self, head: Head, usage: Tokens) -> Head:
+        return costs.called(head, model=self._attempt.model, own=self._attempt.run_model, usage=usage)
 
     def stored(self, head: Head, now: int, calls: Mapping[str, dict[str, Any]]) -> Draft:
         """The decision that stores the finished answer."""
@@ -110,7 +113,6 @@ class Answering:
             counted,
             messages=message.place + 1 if calls else message.place,  # the place behind calls is kept for their results
             run_steps=head.run_steps + 1,
-            model_calls=head.model_calls + 1,
             open_message=0,
             open_calls=message.place if calls else 0,
         )
@@ -236,11 +238,10 @@ class Answering:
         data = {"message_id": self.speech.message_id, "reason": reason}
 
         def decide(head: Head) -> Draft:
-            after = replace(head, model_calls=head.model_calls + 1, open_message=0)
             row = self._row(head, now, self._fault)
             if not begun:
-                return Draft(after=after, logs=(row,))
-            counted, usage = self.count(after, now)
+                return Draft(after=replace(self._called(head, Tokens()), open_message=0), logs=(row,))
+            counted, usage = self.count(replace(head, open_message=0), now)
             told = (usage,) if self.speech.usage != Tokens() else ()
             reset = Fact(type="message.reset", data=data, at=now, run=head.run, attempt=head.run_attempt)
             return Draft(after=counted, facts=(*started, reset, *told), logs=(row,))

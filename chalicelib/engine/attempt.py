@@ -50,6 +50,10 @@ class Attempt:
     remaining: Callable[[], float]
     agent: Agent
     model: str
+    run_model: str
+    """The model that stands in the run's row: the one that it began with."""
+    asked_model: str | None
+    """The model that was asked for with the run: it plays all of it."""
     default_model: str
     version: str
     command: Command

@@ -128,13 +128,12 @@ def _asked_for(attempt: Attempt, call: Call, reference: str, now: int) -> Child:
 def _fault(attempt: Attempt, child: Child, tool: Tool, call: Call, made: int) -> str | None:
     if child.agent not in attempt.agents:
         return f"There is no agent named {child.agent!r}."
-    schema = attempt.agents[child.agent].required
-    if schema is not None and (misfit := fitting.misfit(schema, _arguments(call), "subagent")):
-        return misfit
     if attempt.journal.head.depth >= DEPTH:
         return f"This thread is {DEPTH} levels below its root: it may have no subagents of its own."
     if values.size(_arguments(call)) > ARGUMENTS_BYTES:
         return f"The arguments have more than {ARGUMENTS_BYTES} bytes."
+    if faults := _unfit(attempt.agents[child.agent], _arguments(call)):
+        return faults
     rows = registry(attempt.store, attempt.ref) if attempt.journal.head.children else []
     live = [row for row in rows if row.status == RUNNING and row.kind is ChildKind.THREAD]
     if len(live) + made >= LIVE:
@@ -142,6 +141,15 @@ def _fault(attempt: Attempt, child: Child, tool: Tool, call: Call, made: int) ->
     if isinstance(tool, AgentTool) and sum(row.name == tool.name for row in live) >= tool.max_instances:
         return f"{tool.max_instances} of {tool.name} are at work already; wait until one has ended."
     return None
+
+
+def _unfit(agent: Agent, arguments: Mapping[str, Any]) -> str | None:
+    """Why a thread of this agent cannot be made with these arguments."""
+    if not agent.required_of_arguments:
+        return None
+    faults = fitting.faults_of_arguments(agent.required_of_arguments, arguments)
+    said = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
+    return f"Agent {agent.name} requires other arguments: {said}" if faults else None
 
 
 def token_of(ref: ThreadRef, reference: str) -> str:

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from chalicelib.domain import values
 from chalicelib.domain.errors import InvalidRequest, NotFound, TooLarge
@@ -22,10 +22,12 @@ from chalicelib.domain.limits import EFFECT_BYTES, EFFECT_DAYS
 from chalicelib.domain.model import Effect as Row
 from chalicelib.domain.model import EffectState
 from chalicelib.engine.definitions import DefinitionError, named
-from chalicelib.engine.environment import Environment
 from chalicelib.engine.fitting import misfit
 from chalicelib.engine.schema import SchemaError, parameters_of
 from chalicelib.engine.state import ThreadState
+
+if TYPE_CHECKING:
+    from chalicelib.engine.environment import Environment
 
 #: A Lambda lives 900 s and needs a reserve to store what came of a try.
 MAX_SECONDS = 840.0
@@ -102,7 +104,7 @@ def planned(
     at: int | None,
     after: float | None,
     now: int,
-    environment: Environment,
+    environment: "Environment",
 ) -> Row:
     """An effect as it will be stored, without its id. Raises NotFound, InvalidRequest, TooLarge."""
     found = next((one for one in known if one.name == name), None)

@@ -175,14 +175,15 @@ def close_open(store: Store, ref: ThreadRef, head: Head, *, model: str | None, n
     if head.open_message:
         answer = _told(store, ref, head)
         row = lost_call(head, model=model, message_id=answer.message_id, at=now)
-        draft = replace(close_answer(ref, head, answer, now=now), logs=(row,))
+        closed = close_answer(ref, head, answer, now=now)
+        draft = replace(closed, after=replace(closed.after, model_calls=head.model_calls + 1), logs=(row,))
     if head.open_calls:
         draft = then(draft, lambda at: close_calls(store, ref, at, now))
     return draft
 
 
 def close_answer(ref: ThreadRef, head: Head, answer: OpenAnswer, *, now: int) -> Draft:
-    """The answer stays as far as it was told, marked incomplete."""
+    """The answer stays as far as it was told, marked incomplete. The caller counts its model call."""
     message = Message(
         place=head.messages + 1,
         id=answer.message_id,
@@ -194,7 +195,7 @@ def close_answer(ref: ThreadRef, head: Head, answer: OpenAnswer, *, now: int) ->
         incomplete=True,
         side=head.side,
     )
-    after = replace(head, messages=message.place, open_message=0, model_calls=head.model_calls + 1)
+    after = replace(head, messages=message.place, open_message=0)
     return Draft(after=after, facts=(_completed(ref, head, message, now),), messages=(message,))
 
 

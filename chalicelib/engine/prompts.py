@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.engine.definitions import check_type, wrong
+from chalicelib.engine.fitting import fault_of_schema
 
 if TYPE_CHECKING:
     from chalicelib.engine.agent import Tool
 
 SIDE_A, SIDE_B = "side_a", "side_b"
+#: Most turns of sides in one run (spec section 10, `max_session_turns`).
+MAX_TURNS = 250
 #: What a provider knows by these names; any other is the name of a tool.
 TOOL_CHOICES = ("auto", "none", "required")
 EFFORTS = ("low", "medium", "high")
@@ -24,11 +27,13 @@ _VARIABLE = re.compile(r"\{(\w+)\}")
 class Prompt:
     """A prompt: parts that are text or other prompts, joined by an empty line; `{name}` is a thread argument.
 
-    `model` (`provider:name`), `tools` and `options` are those of whoever plays it; `reasoning` is an effort.
+    `required` is a JSON Schema of the thread's arguments: a thread that does not fit it is not made. `model`
+    (`provider:name`), `tools` and `options` are those of whoever plays it; `reasoning` is an effort.
     """
 
     name: str
     parts: Sequence["str | Prompt"] = ()
+    required: Mapping[str, Any] | None = None
     model: str | None = None
     tools: "Sequence[Tool]" = ()
     tool_choice: str = "auto"
@@ -45,6 +50,7 @@ class Prompt:
                 raise wrong(what, f"{field_name} must be a list, not {value!r}")
         for part in self.parts:
             check_type(what, "parts", part, (str, Prompt), "a list of texts and prompts")
+        check_required(what, self.required)
         check_model(what, self.model)
         check_type(what, "tool_choice", self.tool_choice, str, "a text")
         check_type(what, "parallel_tool_calls", self.parallel_tool_calls, bool, "true or false")
@@ -59,6 +65,12 @@ class Prompt:
     def text(self) -> str:
         """The parts as one text, variables unfilled."""
         return "\n\n".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+    @property
+    def schemas(self) -> tuple[Mapping[str, Any], ...]:
+        """What it requires of the arguments, and what the prompts in it do."""
+        own = () if self.required is None else (self.required,)
+        return own + tuple(schema for part in self.parts if isinstance(part, Prompt) for schema in part.schemas)
 
     @property
     def all_options(self) -> dict[str, Any]:
@@ -118,3 +130,15 @@ def check_model(what: str, model: object) -> None:
     """Raise DefinitionError unless this names a model, or none."""
     if model is not None and (not isinstance(model, str) or ":" not in model):
         raise wrong(what, f"model must be `provider:name`, not {model!r}")
+
+
+def check_required(what: str, schema: object) -> None:
+    """Raise DefinitionError unless this is a JSON Schema of an object, or none."""
+    if schema is None:
+        return
+    check_type(what, "required", schema, Mapping, "a JSON Schema of the arguments")
+    assert isinstance(schema, Mapping)
+    if schema.get("type", "object") != "object":
+        raise wrong(what, f'required must have the type "object", not {schema["type"]!r}: arguments are an object')
+    if fault := fault_of_schema(schema):
+        raise wrong(what, f"required is no JSON Schema: {fault}")

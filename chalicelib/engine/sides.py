@@ -29,7 +29,7 @@ def speak(attempt: Attempt, agent: Agent, side: str) -> None:
     if not agent.sides or agent.cast.sides[side].human:
         return
     voice = attempt.agent = agent.voice(side)
-    attempt.model = attempt.command.model or voice.model or attempt.default_model
+    attempt.model = attempt.asked_model or voice.model or attempt.default_model
     tools = [*voice.tools_for(attempt.arguments), *children.tools_of(voice)]
     attempt.tools = {tool.name: tool for tool in tools if children.is_available(tool, attempt.agents)}
 

@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.domain.model import Outcome, RunStatus
-from chalicelib.engine.prompts import SIDE_A, SIDE_B, Side
-
-#: Most turns of sides in one run (spec section 10, `max_session_turns`).
-MAX_TURNS = 250
+from chalicelib.engine.prompts import MAX_TURNS, SIDE_A, SIDE_B, Side
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from chalicelib.domain import children as family
-from chalicelib.domain import endings, queueing
+from chalicelib.domain import costs, endings, queueing
 from chalicelib.domain.children import Heard
 from chalicelib.domain.endings import Ending
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
-from chalicelib.domain.model import Call, Command, Head, Message, RunStatus
+from chalicelib.domain.model import Call, Command, Head, Message, RunStatus, Tokens
 from chalicelib.domain.queueing import Draft, then
 from chalicelib.engine import context, ending, planning, sides, stops
 from chalicelib.engine.answering import Answering, Failed
@@ -89,10 +89,10 @@ class Turn:
             return self._end(
                 _failure("execution_lost", f"{STALLS} attempts ended without a stored fact", retryable=True)
             )
+        self._speak()
         if self.recovered and journal.head.run_started_at:
             journal.write(lambda head: Draft(after=head))
         self.attempt.hooking.begin()
-        self._speak()
         if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:
             return self._leave(left)
         while True:
@@ -116,6 +116,7 @@ class Turn:
         """What the first write of this attempt says first: the run has started, or somebody takes it up again."""
         attempt, now = self.attempt, self.began_at
         if not head.run_started_at:
+            attempt.run_model = attempt.model
             begun = queueing.start(
                 attempt.ref, head, attempt.command, now=now, model=attempt.model, version=attempt.version
             )
@@ -133,8 +134,9 @@ class Turn:
             logs = (ending.lost_call(head, model=attempt.model, message_id=newest, at=now),)
             message_id = attempt.ref.answer(head.run, head.run_steps + 1)
             facts.append(self._fact("message.reset", {"message_id": message_id, "reason": "runner_lost"}, head, now))
-        calls = head.model_calls + 1 if head.open_message else head.model_calls
-        return Draft(after=replace(head, open_message=0, model_calls=calls), facts=tuple(facts), logs=logs)
+        if head.open_message:
+            head = costs.called(head, model=attempt.model, own=attempt.run_model, usage=Tokens())
+        return Draft(after=replace(head, open_message=0), facts=tuple(facts), logs=logs)
 
     def _leave(self, left: Left) -> Result:
         return Result.WAITS if left is Left.WAITING else self._hand_over()
@@ -311,7 +313,7 @@ class Turn:
         """The end of the run as the last part of a draft, after the opening has taken place in it or before it."""
         attempt, command = self.attempt, self.attempt.command
         place = head.run_first if command.content is not None else command.place
-        row = replace(command, content=None, place=place, model=attempt.model, version=attempt.version)
+        row = replace(command, content=None, place=place, model=attempt.run_model, version=attempt.version)
         now = attempt.clock.now()
         return ending.end_run(
             attempt.store, attempt.ref, head, row, how, now=now, placed=placed, balance=attempt.balance

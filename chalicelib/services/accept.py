@@ -8,9 +8,9 @@ new work.
 import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from chalicelib.domain import attachments, queueing, values, wire
+from chalicelib.domain import attachments, queueing, wire
 from chalicelib.domain.commands import (
     Answer,
     CreateRun,
@@ -25,10 +25,12 @@ from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueF
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import About, Command, File, Head
 from chalicelib.domain.queueing import Ask, Draft, then
-from chalicelib.engine.agent import Agent
 from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, FileObjects, Opened, Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
+
+if TYPE_CHECKING:
+    from chalicelib.engine.agent import Agent
 
 RETRY_AFTER_SECONDS = 5
 
@@ -40,7 +42,7 @@ class Accept:
     store: Store
     objects: FileObjects
     appender: Appender
-    agents: Mapping[str, Agent]
+    agents: "Mapping[str, Agent]"
 
     def create_thread(self, p: Principal, ask: CreateThread, idem: Idempotency | None) -> Answer:
         """A new thread, and its first run if it comes with a message. 201 {thread, message?, command?, run?}."""
@@ -235,17 +237,6 @@ def present(store: Store, ref: ThreadRef, head: Head, command: Command) -> dict[
     }
 
 
-def _check_arguments(agent: Agent, arguments: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest with the path of what does not fit the agent's schema."""
-    if agent.required is None:
-        return
-    from chalicelib.engine.fitting import fault_of
-
-    fault = fault_of(agent.required, arguments)
-    if fault is not None:
-        raise InvalidRequest.at(".".join(("arguments", *fault[0])), values.cut_text(fault[1], 1000))
-
-
 def _content(say: Say, new: Iterable[File] = ()) -> tuple[Part, ...]:
     """What is said, with the files that it names and those that it brings."""
     named = (part for part in say.attachments if part["type"] == "file")
@@ -283,6 +274,17 @@ def _number_of(ref: ThreadRef, run_id: str | None) -> int:
     if found is None or found[0] != ref:
         raise NotFound("There is no run with that id in this thread.")
     return found[1]
+
+
+def _check_arguments(agent: "Agent", arguments: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest if the agent requires something else of its threads' arguments."""
+    if not agent.required_of_arguments:
+        return
+    from chalicelib.engine.fitting import faults_of_arguments  # most agents require nothing
+
+    faults = faults_of_arguments(agent.required_of_arguments, arguments)
+    if faults:
+        raise InvalidRequest(f"The arguments do not fit what agent {agent.name} requires.", faults=faults)
 
 
 def _check_parent(opened: Opened, number: int) -> None:

@@ -122,6 +122,8 @@ class TakeTurn:
             raise LeaseLost
         agent = self.agents.get(head.agent) or _missing(head.agent)
         arguments = dict(about.arguments)
+        asked = command.model if command.model_asked or not head.run_started_at else None
+        model = asked or agent.model or self.default_model
         tools, fault = _tools(agent, arguments, self.agents)
         attempt = Attempt(
             ref=ref,
@@ -135,7 +137,9 @@ class TakeTurn:
             remaining=remaining,
             agent=agent,
             default_model=self.default_model,
-            model=command.model or agent.model or self.default_model,
+            model=model,
+            run_model=command.model if head.run_started_at and command.model else model,
+            asked_model=asked,
             version=self.version,
             command=command,
             balance=opened.commands[head.balance_at].balance if head.balance_at else (),

@@ -26,6 +26,10 @@ GIVEN_UP_SECONDS = 60.0
 #: A child whose outcome is the call's result.
 HELPER = AgentTool(name="helper", agent="scripted", parameters={"type": "object"}, on_retry="again")
 
+TO_GUIDE = AgentTool(name="to_guide", agent="guide", parameters={"type": "object"})
+#: What the agent `guide` requires of its threads.
+CITY = {"properties": {"city": {"type": "string"}}, "required": ["city"]}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
@@ -57,7 +61,7 @@ class Guests:
             return [self._watched(tool) for tool in scripted.tools_for(arguments)]
 
         def with_helper(arguments: Mapping[str, Any]) -> list[Tool]:
-            return [*tools(arguments), HELPER]
+            return [*tools(arguments), HELPER, TO_GUIDE]
 
         boss = replace(scripted, name="boss", tools=with_helper)
         samples = {name: self._sample(agent) for name, agent in AGENTS.items()}
@@ -74,12 +78,15 @@ class Guests:
         rules = Side(
             prompt=prompt, stop_tool="reply", response_property="text", session_stop="stop", session_fail="fail"
         )
+        other = replace(prompt, model="scripted:other")
         talks_on = replace(rules, stop_on_response=False, max_steps=4)
         human = Side(human=True)
         return [
             replace(debate, model="offline:demo"),
+            Agent(name="guide", model="scripted:script", required=CITY),
             Agent(name="replier", side_a=talks_on),
             Agent(name="duel", kind="dual_ai", side_a=rules, side_b=rules, max_turns=5),
+            Agent(name="voices", kind="dual_ai", side_a=rules, side_b=replace(rules, prompt=other), max_turns=4),
             Agent(name="talk", kind="dual_ai", side_a=human, side_b=rules),
         ]
 

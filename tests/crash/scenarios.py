@@ -347,6 +347,12 @@ def _ended_tree(world: World) -> Any:
     return {"parent": told(world)["status"], "restless": restless, "rows": {row.reference: row.status for row in rows}}
 
 
+def _told_with_models(world: World) -> Any:
+    """Whatever died: each answer is of the same model."""
+    models = [event["data"]["model"] for event in world.events() if event["type"] == "usage.updated"]
+    return {"told": told(world), "models": models}
+
+
 def _forgiving(world: World) -> Any:
     return told(world, forgiving=True)
 
@@ -377,6 +383,12 @@ SCENARIOS = {
         Scenario(name="two sides", play=_sided("duel", step(text("a")), step(text("b")), STOPS), first=4),
         Scenario(name="turns are over", play=_sided("duel", *[step(text("so"))] * AGAIN), first=4),
         Scenario(name="a side replies by a tool", play=_sided("duel", REPLIES, STOPS), first=4),
+        Scenario(
+            name="each side has its model",
+            play=_sided("voices", *[step(text("so"))] * AGAIN),
+            outcome=_told_with_models,
+            first=4,
+        ),
         Scenario(name="a human side", play=_talked, first=4),
         Scenario(name="two children", play=_family, outcome=outcomes, first=4),
         Scenario(name="a blocking child", play=_helped, outcome=outcomes, first=4),

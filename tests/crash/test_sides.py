@@ -1,12 +1,10 @@
 """Agents with sides: what each rule ends, whose turn follows, and what each side is shown."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from chalicelib.domain.errors import InvalidRequest
 from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.prompts import Prompt, Side
 from tests.crash.audit import audit, told
@@ -70,6 +68,15 @@ def test_a_failed_stop_tool_stops_nothing(world: Worlds) -> None:
     assert _run(played)["reason"] == "stop_tool"
 
 
+def test_each_side_keeps_its_model_and_the_cost_knows_both(world: Worlds) -> None:
+    played = world("sides")
+    SCENARIOS["each side has its model"].play(played)
+    cost = played.house.cost.thread_cost(played.principal, played.thread.id)
+    lines = {line["model"]: (line["requests"], line["input_tokens"], line["output_tokens"]) for line in cost["models"]}
+    assert lines == {"scripted:script": (2, 6, 4), "scripted:other": (2, 6, 4)}
+    assert _run(played)["model"] == "scripted:script"
+
+
 def test_the_sample_debate_is_played_by_the_offline_model(world: Worlds) -> None:
     played = world("sides")
     played.create({}, text="Count to 3 is all one needs.", agent="debate")
@@ -93,27 +100,3 @@ def test_the_tool_that_says_how_a_session_stands_labels_the_child_in_its_parent(
     with at.tap.outside():
         (row,) = at.house.read.children(at.principal, at.thread.id, limit=5, position=None).items
     assert (row["label"], row["status"]) == ("half way", "completed")
-
-
-def test_arguments_that_do_not_fit_the_agent_make_no_thread(world: Worlds) -> None:
-    at = world("required")
-    schema = {"type": "object", "properties": {"n": {"type": "object", "required": ["m"]}}, "required": ["n"]}
-    at.house.agents["picky"] = Agent(name="picky", model="offline:echo", required=schema)
-    for arguments, path in (({}, "arguments"), ({"n": {}}, "arguments.n"), ({"n": 5}, "arguments.n")):
-        with pytest.raises(InvalidRequest) as refused:
-            at.create(arguments, agent="picky")
-        assert [fault.path for fault in refused.value.faults] == [path]
-    at.create({"n": {"m": 1}}, agent="picky")
-    at.settle()
-    assert told(at)["status"]["reason"] == "stop_on_response"
-
-
-def test_a_child_whose_arguments_do_not_fit_is_that_calls_error(world: Worlds) -> None:
-    at = world("required of a child")
-    at.house.agents["scripted"] = replace(at.house.agents["scripted"], required={"type": "object", "required": ["n"]})
-    at.create({"script": [spawning({}, tool="helper"), *[step(text("I see."))] * AGAIN]}, agent="boss")
-    at.settle()
-    (ended,) = [event["data"] for event in at.events() if event["type"] == "tool.completed"]
-    assert ended["outcome"] == "error"
-    assert "'n' is a required property" in ended["result"]
-    assert at.children() == []

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.domain.costs import MODELS, OTHERS, carried_on, so_far
+from chalicelib.domain.costs import MODELS, OTHERS, RUN_MODELS, called, carried_on, so_far
 from chalicelib.domain.model import Head, ModelSpent, Tokens, replace
 
 HEAD = Head(rev=1, agent="a", created_at=1, active_at=1, since=1)
@@ -60,3 +60,37 @@ def test_what_the_run_in_flight_has_used_counts_at_once_and_once() -> None:
     )  # fmt: skip
     ended = replace(head, run=0, run_usage=Tokens(), balance_at=3)
     assert so_far(after, ended, None) == after
+
+
+CALLS = st.lists(st.tuples(st.sampled_from("abc"), USAGES), max_size=20)
+
+
+@given(CALLS)
+def test_a_run_that_uses_several_models_is_counted_by_each_of_them(calls: list[tuple[str, Tokens]]) -> None:
+    before = (ModelSpent(model="b", requests=2, input=5, cost_micro_usd=7),)
+    head = replace(HEAD, run=3, model_calls=2)
+    for model, usage in calls:
+        head = called(head, model=model, own="a", usage=usage)
+    lines = {line.model: line for line in so_far(before, head, "a")}
+    for model in "abc":
+        usages = [usage for one, usage in calls if one == model]
+        line, old = lines.get(model, ModelSpent(model=model)), before[0] if model == "b" else ModelSpent(model=model)
+        assert line.requests == len(usages) + old.requests
+        assert line.input == sum(usage.input for usage in usages) + old.input
+    known = sum(usage.cost_micro_usd or 0 for _, usage in calls)
+    alone = all(usage.cost_micro_usd is not None for _, usage in calls)
+    assert not alone or sum(line.cost_micro_usd for line in lines.values()) == known + 7
+    assert head.run_usage.input == sum(usage.input for _, usage in calls)
+
+
+def test_a_run_of_one_model_keeps_no_lines() -> None:
+    assert called(HEAD, model="a", own="a", usage=Tokens(input=1)).run_spent == ()
+
+
+def test_more_models_of_a_run_than_the_head_holds_are_counted_together() -> None:
+    head = HEAD
+    for number in range(20):
+        head = called(head, model=f"m{number}", own="m0", usage=Tokens(input=1))
+    assert len(head.run_spent) == RUN_MODELS + 1
+    lines = so_far((), head, "m0")
+    assert sum(line.requests for line in lines) == sum(line.input for line in lines) == 20

@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.agents.debate import debate
 from chalicelib.engine.agent import Agent, DefinitionError
+from chalicelib.engine.fitting import faults_of_arguments
 from chalicelib.engine.prompts import Prompt, Side
 
 Wrong = Callable[[], Any]
@@ -38,6 +39,16 @@ def _any(value: Any) -> Any:
         (lambda: Prompt(name="p", parts=_any("text")), "prompt p: parts must be a list, not 'text'"),
         (lambda: Prompt(name="p", tool_choice="x"), "prompt p: tool_choice must be one of auto, none, required"),
         (lambda: Prompt(name="p", reasoning="hard"), "prompt p: reasoning must be one of low, medium, high"),
+        (
+            lambda: Agent(name="a", required=_any("x")),
+            "agent a: required must be a JSON Schema of the arguments, not 'x'",
+        ),
+        (
+            lambda: Agent(name="a", required={"type": "list"}),
+            "agent a: required must have the type \"object\", not 'list'",
+        ),
+        (lambda: Prompt(name="p", required={"required": "x"}), "prompt p: required is no JSON Schema: 'x' is not of"),
+        (lambda: Prompt(name="p", required={"properties": {"a": {"pattern": "("}}}), "prompt p: required is no JSON"),
         (lambda: Prompt(name="p", model="gpt"), "prompt p: model must be `provider:name`, not 'gpt'"),
     ],
 )
@@ -52,6 +63,33 @@ def test_parts_and_included_prompts_are_one_text_and_variables_are_filled() -> N
     rules = Prompt(name="rules", parts=["Be kind to {who}."])
     agent = Agent(name="a", side_a=Side(prompt=Prompt(name="p", parts=[rules, "Be brief."])))
     assert agent.voice("side_a").system_for({"who": "all"}) == "Be kind to all.\n\nBe brief."
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+DAYS = {"properties": {"trip": {"type": "object", "properties": {"days": {"type": "integer", "maximum": 9}}}}}
+
+
+def test_what_an_agent_requires_is_what_its_prompts_and_those_in_them_require() -> None:
+    inner = Prompt(name="inner", parts=["{trip}"], required=DAYS)
+    side = Side(prompt=Prompt(name="outer", parts=[inner, "In {city}."], required=CITY))
+    agent = Agent(name="a", kind="dual_ai", side_a=side, side_b=Side(human=True))
+    assert agent.required_of_arguments == (CITY, DAYS)
+    assert Agent(name="a", required=CITY).required_of_arguments == (CITY,)
+    assert Agent(name="a").required_of_arguments == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paths"),
+    [
+        ({"city": "Lisbon", "trip": {"days": 3}}, []),
+        ({}, ["arguments.city"]),
+        ({"city": 5}, ["arguments.city"]),
+        ({"city": "Lisbon", "trip": {"days": 10}}, ["arguments.trip.days"]),
+        ({"trip": []}, ["arguments.city", "arguments.trip"]),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_with_their_paths(arguments: dict[str, Any], paths: list[str]) -> None:
+    assert [fault.path for fault in faults_of_arguments([CITY, DAYS], arguments)] == paths
 
 
 def test_each_side_of_the_debate_has_its_own_prompt_and_tools() -> None:
