@@ -276,10 +276,8 @@ def _report(head: Head, row: Command, ending: Ending, now: int) -> Report | None
     if not head.parent:
         return None
     outcome = "terminated" if head.terminated_at else ending.status.value
-    result = (ending.error or {}).get("detail") if ending.status is RunStatus.FAILED else ending.answer
-    return Report(
-        key=f"{head.reference}.{row.number}", reference=head.reference, outcome=outcome, result=result, at=now
-    )
+    key = f"{head.reference}.{row.number}"
+    return Report(key=key, reference=head.reference, outcome=outcome, result=result_of(ending), at=now)
 
 
 def _name_next(head: Head, waiting: set[int], ending: Ending, now: int) -> tuple[Head, tuple[Fact, ...]]:

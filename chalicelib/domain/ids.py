@@ -104,7 +104,6 @@ class MessageTag:
     command: int = 0
     run: int = 0
     step: int = 0
-    tool: bool = False
     place: int = 0
 
 
@@ -147,7 +146,7 @@ def message_tag(ref: ThreadRef, message_id: str) -> MessageTag | None:
         return MessageTag(place=int(found.group(6)))
     if found.group(4) == "i":
         return MessageTag(run=int(found.group(3)))
-    return MessageTag(run=int(found.group(3)), step=int(found.group(5)), tool=found.group(4) == "t")
+    return MessageTag(run=int(found.group(3)), step=int(found.group(5)))
 
 
 def effect_name(ref: ThreadRef, effect_id: str) -> str | None:

@@ -21,6 +21,8 @@ from chalicelib.engine.log import commit_of
 from chalicelib.ports import Committed, Opened, Store
 from chalicelib.services.appending import Appender, alive, known
 
+IN_FLIGHT = "The run that this message belongs to is still in flight."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
@@ -90,39 +92,12 @@ class Edit:
                 return
 
     def _find(self, ref: ThreadRef, head: Head, tag: MessageTag, message_id: str) -> Message:
-        if tag.place or (tag.run != head.run and not tag.step and not tag.command):
-            row: Message | None = messages.find(self.store, ref, head, message_id)  # one that code has placed
-        else:
-            row = self._of_command(ref, tag.command) if tag.command else self._of_run(ref, head, tag, message_id)
-        if row is None or row.deleted:
-            raise NotFound
+        if tag.run and tag.run == head.run and tag.step <= head.run_steps + 1:
+            raise ThreadBusy(IN_FLIGHT)  # it may have no place yet
+        row = messages.find(self.store, ref, head, message_id)
         if row.run and row.run in (head.run, head.parked):
-            raise ThreadBusy("The run that this message belongs to is still in flight.")
+            raise ThreadBusy(IN_FLIGHT)
         return row
-
-    def _of_command(self, ref: ThreadRef, number: int) -> Message | None:
-        command = self.store.open(ref, head=False, commands=[number]).commands.get(number)
-        if command is None or (command.content is None and not command.place):
-            return None
-        if not command.place:
-            raise ThreadBusy("The message is still pending.")
-        return self.store.open(ref, head=False, messages=[command.place]).messages.get(command.place)
-
-    def _of_run(self, ref: ThreadRef, head: Head, tag: MessageTag, message_id: str) -> Message | None:
-        if tag.run == head.run:
-            if tag.step <= head.run_steps + 1:
-                raise ThreadBusy("The run that this message belongs to is still in flight.")
-            return None
-        run = self.store.open(ref, head=False, commands=[tag.run]).commands.get(tag.run)
-        if run is None or not run.first:
-            return None
-        after = run.first - 1
-        while rows := self.store.messages(ref, after=after, before=run.last + 1, limit=100):
-            for row in rows:
-                if row.id == message_id:
-                    return row
-            after = rows[-1].place
-        return None
 
     def _results_of(self, ref: ThreadRef, head: Head, row: Message) -> list[Message]:
         """The message with the results of this one's calls."""

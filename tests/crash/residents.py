@@ -14,10 +14,10 @@ from chalicelib.engine.environment import Environment
 from chalicelib.engine.hooks import NO_HOOKS, Hooks
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import log_rows
+from tests.crash.faults import FAULTS, stride
 from tests.crash.guests import Guests
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.tap import Died
-from tests.crash.test_crash_points import FAULTS, stride
 from tests.crash.world import World
 
 Use = Callable[[ThreadState, Mapping[str, Any]], Any]

@@ -12,9 +12,9 @@ from chalicelib.domain.commands import Idempotency, Say
 from chalicelib.domain.model import Child, ChildKind, Report
 from chalicelib.engine.registry import registry
 from tests.crash.audit import audit, told
+from tests.crash.faults import EVERY
 from tests.crash.scenarios import AGAIN, FAMILY, KIDS, SESSIONS, WITH_HELPER, call, kid, spawning, step, text
 from tests.crash.tap import Moment
-from tests.crash.test_crash_points import EVERY
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]

@@ -7,9 +7,9 @@ import pytest
 
 from chalicelib.domain.errors import NotFound
 from chalicelib.domain.ids import ThreadRef
+from tests.crash.faults import EVERY
 from tests.crash.scenarios import FAMILY, LARGE, step, text
 from tests.crash.tap import Moment
-from tests.crash.test_crash_points import EVERY
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]

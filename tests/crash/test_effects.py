@@ -16,8 +16,8 @@ from chalicelib.doors import runner
 from chalicelib.engine.effects import Effect, effect
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import audit
+from tests.crash.faults import FAULTS
 from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, wrong
-from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import SWEEP_SECONDS, Context, World
 
 Worlds = Callable[[str], World]
@@ -256,14 +256,6 @@ def test_a_terminated_thread_takes_no_effect_and_runs_none(world: Worlds) -> Non
     notes = Notes()
     its = settled_in(world("terminated"), schedules, effects=[remind(notes)])
     run_tool(its)
-    table = its.cloud.table
-    key = {"pk": {"S": f"thread#{its.thread.org}#{its.thread.token}"}, "sk": {"S": "head"}}
-    with its.tap.outside():
-        table.client.update_item(
-            TableName=table.name,
-            Key=key,
-            UpdateExpression="SET te = :now",
-            ExpressionAttributeValues={":now": {"N": str(its.clock.now())}},
-        )
+    its.terminate()
     play_on(its)
     assert (notes.tokens, [row.state for row in effects(its)]) == ([], [EffectState.REMOVED])

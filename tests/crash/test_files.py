@@ -4,7 +4,7 @@ is told is what is stored. The process dies before and after each call to AWS of
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Barrier
 from typing import Any, TypeVar
 
@@ -17,13 +17,11 @@ from chalicelib.domain.errors import NotFound
 from chalicelib.domain.fold import fold
 from chalicelib.domain.model import File
 from chalicelib.domain.paths import ROOT, range_of
-from chalicelib.engine.agent import Tool
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import audit
-from tests.crash.guests import Guests
-from tests.crash.scenarios import AGAIN, call, step, text
-from tests.crash.tap import Died, Moment
-from tests.crash.test_crash_points import EVERY, FAULTS
+from tests.crash.faults import EVERY, FAULTS
+from tests.crash.residents import result, run_tool, settled_in
+from tests.crash.tap import Moment
 from tests.crash.world import SECOND, World
 
 Worlds = Callable[[str], World]
@@ -197,41 +195,6 @@ def test_two_writers_at_once_are_told_in_the_order_of_the_rows(world: Worlds) ->
 # -- by the tools of a run
 
 
-@dataclass(kw_only=True)
-class Writers(Guests):
-    """The scripted agent with tools that use files: whatever `use` does with the state of a call."""
-
-    use: Callable[[ThreadState, Mapping[str, Any]], Any] = lambda state, arguments: None
-
-    def _watched(self, tool: Tool) -> Tool:
-        def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
-            try:
-                return self.use(state, arguments)
-            except Died:
-                return None  # a thread of a process that is gone; its result reaches nobody
-
-        return replace(tool, run=run)
-
-
-def _with(world: World, use: Callable[[ThreadState, Mapping[str, Any]], Any]) -> World:
-    world.guests = Writers(stored=lambda: world.tap.stored, use=use)
-    world.house = world.process()
-    return world
-
-
-def _run(world: World, on_retry: str = "again") -> None:
-    """A run whose tool is called once."""
-    script = [step(*call("c1", "first"), stop="tool_calls"), *[step(text("Done."))] * AGAIN]
-    world.create({"script": script, "tools": {"first": {"on_retry": on_retry}}})
-    world.settle()
-    world.redeliver_all()
-
-
-def _result(world: World) -> Any:
-    (told,) = [e["data"] for e in world.events() if e["type"] == "tool.completed"]
-    return told["outcome"], told["result"]
-
-
 def _edits(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
     """Writes two files and replaces one. A second time it finds what is there, and changes nothing more."""
     patiently(lambda: state.write_file("/notes/a.txt", "first"))
@@ -252,14 +215,14 @@ def patiently(do: Callable[[], T]) -> T:
 def test_a_tool_that_dies_at_any_call_and_runs_again_leaves_one_event_for_each_file(
     world: Worlds, fault: str, every: int
 ) -> None:
-    clean = _with(world("tool: clean"), _edits)
-    _run(clean)
-    assert _result(clean) == ("ok", "first")
+    clean = settled_in(world("tool: clean"), _edits)
+    run_tool(clean)
+    assert result(clean) == ("ok", "first")
     points = len(clean.tap.calls)
     for point in range(1 + list(FAULTS).index(fault) % every, points + 1, every):
-        its = _with(world(f"tool: {fault} at {point}"), _edits)
+        its = settled_in(world(f"tool: {fault} at {point}"), _edits)
         FAULTS[fault](its.tap, point)
-        _run(its)
+        run_tool(its)
         assert changes(its) == [("/notes/a.txt", "created"), ("/notes/b.txt", "created")], its.seed
         assert agreement(its) == [], its.seed
         wrong = [line for line in audit(its) if "a dead process called" not in line]
@@ -267,8 +230,8 @@ def test_a_tool_that_dies_at_any_call_and_runs_again_leaves_one_event_for_each_f
 
 
 def test_what_a_tool_writes_belongs_to_its_run_and_stands_before_its_result(world: Worlds) -> None:
-    its = _with(world("belongs"), _edits)
-    _run(its)
+    its = settled_in(world("belongs"), _edits)
+    run_tool(its)
     kinds = [e["type"] for e in its.events()]
     told = [e for e in its.events() if e["type"] == "file.changed"]
     assert {(e["run_id"], e["attempt"]) for e in told} == {(its.thread.run(1), 1)}
@@ -285,8 +248,8 @@ def test_what_a_tool_has_written_is_there_for_everybody_while_it_runs(world: Wor
             seen.append(its.process(salt="reader").files.get_file(its.principal, its.thread.id, "/now.txt").data)
         return "later"
 
-    _with(its, use)
-    _run(its)
+    settled_in(its, use)
+    run_tool(its)
     assert seen == [b"now"]
 
 
@@ -306,11 +269,11 @@ def test_an_attempt_that_has_lost_its_lease_writes_no_file(world: Worlds) -> Non
             state.write_file("/late.txt", "late")
         return "again"
 
-    _with(its, use)
-    _run(its)
+    settled_in(its, use)
+    run_tool(its)
     assert changes(its) == []
     assert stored(its) == []
-    assert _result(its) == ("ok", "again")
+    assert result(its) == ("ok", "again")
 
 
 def test_a_tool_whose_time_is_over_writes_no_file_any_more(world: Worlds) -> None:
@@ -326,10 +289,10 @@ def test_a_tool_whose_time_is_over_writes_no_file_any_more(world: Worlds) -> Non
         finally:
             gate.wait(10)
 
-    _with(its, use)
-    _run(its)
+    settled_in(its, use)
+    run_tool(its)
     gate.wait(10)
-    assert _result(its)[0] == "error"
+    assert result(its)[0] == "error"
     assert stored(its) == []
 
 
@@ -359,9 +322,9 @@ def _everything(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
 
 
 def test_a_tool_has_all_of_files(world: Worlds) -> None:
-    its = _with(world("everything"), _everything)
-    _run(its)
-    outcome, said = _result(its)
+    its = settled_in(world("everything"), _everything)
+    run_tool(its)
+    outcome, said = result(its)
     assert outcome == "ok", said
     assert said == {
         "written": "file",
@@ -404,9 +367,9 @@ def test_what_a_tool_does_wrong_is_an_error_of_python_and_changes_nothing(world:
                 said.append(f"{type(error).__name__}: {error}")
         return said
 
-    its = _with(world("wrong"), use)
-    _run(its)
-    outcome, said = _result(its)
+    its = settled_in(world("wrong"), use)
+    run_tool(its)
+    outcome, said = result(its)
     assert outcome == "ok"
     assert [line for line, (_, wanted) in zip(said, BAD, strict=True) if not line.startswith(wanted)] == []
     assert changes(its) == [("/dir/in.txt", "created")]
@@ -432,8 +395,8 @@ def test_reads_of_a_tool_cost_one_query_and_one_object(world: Worlds) -> None:
         cost("grep", lambda: state.grep_files("y"))
         cost("delete", lambda: state.delete_file("/a.txt"))
 
-    _with(its, use)
-    _run(its)
+    settled_in(its, use)
+    run_tool(its)
     query, commit = "dynamodb.Query", "dynamodb.TransactWriteItems"
     assert costs == {
         "create": ["s3.PutObject", query, query, commit],

@@ -15,9 +15,9 @@ from chalicelib.engine.endpoints import endpoint
 from chalicelib.engine.hooks import Blocked, Hook, Hooks
 from chalicelib.engine.state import Refused, ThreadState
 from tests.crash.audit import audit, folded
+from tests.crash.faults import FAULTS
 from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, with_secrets, wrong
 from tests.crash.scenarios import AGAIN, KIDS, call, spawning, step, text
-from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]

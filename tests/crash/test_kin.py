@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import told
+from tests.crash.faults import FAULTS
 from tests.crash.residents import POINTS, result, said, settled_in, struck
 from tests.crash.scenarios import AGAIN, call, kid, spawning, step, text
-from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]

@@ -4,7 +4,6 @@ stands once, costs once, and a value is the one that was set last. The process d
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
 
@@ -13,40 +12,15 @@ import pytest
 from chalicelib.domain import entries
 from chalicelib.domain.commands import Answer, Idempotency, Principal, WriteLog
 from chalicelib.domain.errors import KeyReused, NotFound
-from chalicelib.engine.agent import Tool
 from chalicelib.engine.notes import ENTRIES_A_CALL
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import audit, log_rows
-from tests.crash.guests import Guests
+from tests.crash.faults import EVERY, FAULTS
+from tests.crash.residents import Use, result, rows, settled_in
 from tests.crash.scenarios import AGAIN, call, step, text
-from tests.crash.tap import Died
-from tests.crash.test_crash_points import EVERY, FAULTS
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]
-Use = Callable[[ThreadState, Mapping[str, Any]], Any]
-
-
-@dataclass(kw_only=True)
-class Noters(Guests):
-    """The scripted agent with tools that do whatever `use` does with the state of a call."""
-
-    use: Use = lambda state, arguments: None
-
-    def _watched(self, tool: Tool) -> Tool:
-        def run(state: ThreadState, arguments: dict[str, Any]) -> Any:
-            try:
-                return self.use(state, arguments)
-            except Died:
-                return None  # a thread of a process that is gone; its result reaches nobody
-
-        return replace(tool, run=run)
-
-
-def with_tool(world: World, use: Use) -> World:
-    world.guests = Noters(stored=lambda: world.tap.stored, use=use)
-    world.house = world.process()
-    return world
 
 
 def run(world: World, on_retry: str = "again", calls: int = 1) -> None:
@@ -58,13 +32,8 @@ def run(world: World, on_retry: str = "again", calls: int = 1) -> None:
     world.redeliver_all()
 
 
-def rows(world: World, kind: str = "app") -> list[dict[str, Any]]:
-    with world.tap.outside():
-        return [row for row in log_rows(world) if row["kind"] == kind]
-
-
 def names(world: World) -> list[str]:
-    return [row["model"] for row in rows(world)]
+    return [row["model"] for row in rows(world, "app")]
 
 
 def cost(world: World) -> Any:
@@ -75,11 +44,6 @@ def cost(world: World) -> Any:
 def value(world: World, name: str) -> Any:
     with world.tap.outside():
         return world.house.durable.get_value(world.principal, world.thread.id, name)
-
-
-def outcome(world: World) -> tuple[str, Any]:
-    (told,) = [e["data"] for e in world.events() if e["type"] == "tool.completed"]
-    return told["outcome"], told["result"]
 
 
 # -- tools
@@ -102,12 +66,12 @@ def _notes(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
 def test_a_tool_that_dies_at_any_call_and_runs_again_leaves_each_entry_once(
     world: Worlds, fault: str, every: int
 ) -> None:
-    clean = with_tool(world("notes: clean"), _notes)
+    clean = settled_in(world("notes: clean"), _notes)
     run(clean)
-    assert outcome(clean) == ("ok", {"set": 2})
+    assert result(clean) == ("ok", {"set": 2})
     points = len(clean.tap.calls)
     for point in range(1 + list(FAULTS).index(fault) % every, points + 1, every):
-        its = with_tool(world(f"notes: {fault} at {point}"), _notes)
+        its = settled_in(world(f"notes: {fault} at {point}"), _notes)
         FAULTS[fault](its.tap, point)
         run(its)
         assert names(its) == ["begin", "middle", "end"], its.seed
@@ -139,12 +103,12 @@ def _stored_parts(world: World) -> list[str]:
 
 def test_what_a_slow_tool_logs_is_stored_before_its_result(world: Worlds) -> None:
     its = world("slow")
-    with_tool(its, _slowly(its))
+    settled_in(its, _slowly(its))
     run(its)
-    assert outcome(its) == ("ok", "done")
+    assert result(its) == ("ok", "done")
     assert names(its) == ["part 0", "part 1", "part 2"]
     assert len(_stored_parts(its)) == 3
-    assert all(row["created_at"] < rows(its, "tool")[0]["created_at"] for row in rows(its))
+    assert all(row["created_at"] < rows(its, "tool")[0]["created_at"] for row in rows(its, "app"))
     assert audit(its) == []
 
 
@@ -156,7 +120,7 @@ def test_a_slow_tool_that_dies_at_any_call_and_runs_again_leaves_each_entry_once
     """Some entries are stored when the process dies. The tool says all of them again; those are not stored again."""
     for point in range(5 + list(FAULTS).index(fault) % every, 12, every):
         its = world(f"slow: {fault} at {point}")
-        with_tool(its, _slowly(its))
+        settled_in(its, _slowly(its))
         FAULTS[fault](its.tap, point)
         run(its)
         assert names(its) == ["part 0", "part 1", "part 2"], its.seed
@@ -166,7 +130,7 @@ def test_a_slow_tool_that_dies_at_any_call_and_runs_again_leaves_each_entry_once
 def test_entries_and_values_cost_no_call_of_their_own(world: Worlds) -> None:
     costs: list[Counter[str]] = []
     for use in (lambda state, arguments: None, _notes):
-        its = with_tool(world("costs"), use)
+        its = settled_in(world("costs"), use)
         run(its)
         costs.append(Counter(its.tap.calls))
     silent, noting = costs
@@ -193,7 +157,7 @@ def test_an_attempt_that_has_lost_its_lease_leaves_no_note(world: Worlds) -> Non
             its.clock.sleep(40)
         return "done"
 
-    with_tool(its, use)
+    settled_in(its, use)
     run(its)
     assert names(its) == ["again"]
     assert (value(its, "who"), cost(its)["app_cost"]) == ("again", 1.0)
@@ -212,7 +176,7 @@ def test_a_cancelled_tool_keeps_what_it_has_noted_until_its_run_has_ended(world:
         state.log({"name": "after the end"})
         heard.set()
 
-    with_tool(its, use)
+    settled_in(its, use)
     run(its)
     assert heard.wait(10)
     assert [e["type"] for e in its.events() if e["type"].startswith("run.c")] == ["run.cancelled"]
@@ -227,11 +191,11 @@ def test_parallel_tools_note_side_by_side(world: Worlds) -> None:
             state.log({"name": f"{arguments['n']}.{n}"})
         state.set_value(f"v{arguments['n']}", arguments["n"])
 
-    its = with_tool(world("parallel"), use)
+    its = settled_in(world("parallel"), use)
     run(its, calls=3)
     assert sorted(names(its)) == [f"{call}.{n}" for call in (1, 2, 3) for n in range(5)]
     assert [value(its, f"v{n}") for n in (1, 2, 3)] == [1, 2, 3]
-    assert len({row["id"] for row in rows(its)}) == 15
+    assert len({row["id"] for row in rows(its, "app")}) == 15
     assert audit(its) == []
 
 
@@ -240,7 +204,7 @@ def test_many_and_large_entries_are_stored_in_several_writes(world: Worlds) -> N
         for n in range(150):
             state.log({"name": f"{n:03d}", "request": "r" * 20_000, "cost": 0.001})
 
-    its = with_tool(world("many"), use)
+    its = settled_in(world("many"), use)
     run(its)
     assert sorted(names(its)) == [f"{n:03d}" for n in range(150)]
     assert cost(its)["app_cost"] == 0.15
@@ -252,7 +216,7 @@ def test_a_tool_that_never_stops_logging_is_cut_short_and_says_so(world: Worlds)
         for n in range(ENTRIES_A_CALL + 500):
             state.log({"name": f"{n}"})
 
-    its = with_tool(world("endless"), use)
+    its = settled_in(world("endless"), use)
     run(its)
     assert len(names(its)) == ENTRIES_A_CALL + 1
     assert names(its)[-1] == "log.full"
@@ -283,9 +247,9 @@ def test_a_bad_name_or_size_of_a_value_is_a_value_error_and_logging_never_raises
         state.set_value("full", "x" * 65_534)
         return [refused, state.get_value("none"), state.get_value("none", 7)]
 
-    its = with_tool(world("bad"), use)
+    its = settled_in(world("bad"), use)
     run(its)
-    assert outcome(its) == ("ok", [len(BAD), None, 7])
+    assert result(its) == ("ok", [len(BAD), None, 7])
     assert sorted(names(its)) == ["unnamed"] * 4 + ["x", "y"]
     assert (value(its, "odd"), len(value(its, "full"))) == ({"1": [1, 2]}, 65_534)
 
@@ -299,7 +263,7 @@ def test_rows_say_what_ran_and_what_they_belong_to(world: Worlds) -> None:
         its.clock.sleep(0.1)
         return "done"
 
-    with_tool(its, use)
+    settled_in(its, use)
     its.guests.while_asked = lambda count: its.clock.sleep(0.1)
     run(its)
     with its.tap.outside():
@@ -395,7 +359,7 @@ def test_an_entry_from_outside_with_a_key_stands_once_whatever_happens(world: Wo
         FAULTS[fault](its.tap, len(its.tap.calls) + point)
         answer = log(its, {"name": "x", "cost": 0.1})
         assert its.tap.struck, its.seed
-        assert rows(its) == [answer.body], its.seed
+        assert rows(its, "app") == [answer.body], its.seed
         assert cost(its)["app_cost"] == 0.1, its.seed
         again = log(its, {"name": "x", "cost": 0.1})
         assert (again.status, again.body, again.replayed) == (200, answer.body, True)

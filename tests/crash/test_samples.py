@@ -11,8 +11,8 @@ import pytest
 
 from chalicelib.agents import AGENTS
 from tests.crash.audit import audit, told
+from tests.crash.faults import FAULTS, struck
 from tests.crash.scenarios import Scenario
-from tests.crash.test_crash_points import FAULTS, struck
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]

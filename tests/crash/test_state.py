@@ -8,8 +8,8 @@ import pytest
 
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import audit
+from tests.crash.faults import FAULTS
 from tests.crash.residents import POINTS, result, run_tool, said, settled_in, struck, with_secrets, wrong
-from tests.crash.test_crash_points import FAULTS
 from tests.crash.world import World
 
 Worlds = Callable[[str], World]

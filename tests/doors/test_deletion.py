@@ -1,7 +1,6 @@
 """Deleting a thread at the doors: the HTTP route, and what those who follow the thread on a socket are told."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,26 +10,10 @@ from chalicelib.domain.errors import NotFound
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.doors import stream
 from tests.doors.http_house import TOKENS, CardboardHouse, open_door
-from tests.doors.socket_gateway import Gateway, Reader
+from tests.doors.socket_gateway import Reader
 from tests.doors.socket_house import Meanwhile, SocketHouse, said
 
 ROUTE = "DELETE /threads/{thread_id}"
-
-
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    with Gateway() as started:
-        yield started
-
-
-@pytest.fixture
-def meanwhile() -> Meanwhile:
-    return Meanwhile()
-
-
-@pytest.fixture
-def house(emulator: str, gateway: Gateway, meanwhile: Meanwhile) -> SocketHouse:
-    return SocketHouse(emulator, gateway, wrap=meanwhile.wrap)
 
 
 def _push(house: SocketHouse, ref: ThreadRef) -> None:

@@ -3,7 +3,6 @@
 import json
 import random
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,24 +12,8 @@ from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import RESPONSE_BYTES
 from chalicelib.doors import socket
 from chalicelib.ports import Subscriber
-from tests.doors.socket_gateway import Gateway, Reader
+from tests.doors.socket_gateway import Reader
 from tests.doors.socket_house import SECOND, Died, Meanwhile, SocketHouse, raw, said, turned
-
-
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    with Gateway() as started:
-        yield started
-
-
-@pytest.fixture
-def meanwhile() -> Meanwhile:
-    return Meanwhile()
-
-
-@pytest.fixture
-def house(emulator: str, gateway: Gateway, meanwhile: Meanwhile) -> SocketHouse:
-    return SocketHouse(emulator, gateway, wrap=meanwhile.wrap)
 
 
 def talk(first: int, last: int) -> list[Fact]:

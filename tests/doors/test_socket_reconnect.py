@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event as Flag
 from time import monotonic
@@ -12,24 +12,8 @@ import pytest
 
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
-from tests.doors.socket_gateway import Gateway, Reader
+from tests.doors.socket_gateway import Reader
 from tests.doors.socket_house import Meanwhile, SocketHouse, said, turned
-
-
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    with Gateway() as started:
-        yield started
-
-
-@pytest.fixture
-def meanwhile() -> Meanwhile:
-    return Meanwhile()
-
-
-@pytest.fixture
-def house(emulator: str, gateway: Gateway, meanwhile: Meanwhile) -> SocketHouse:
-    return SocketHouse(emulator, gateway, wrap=meanwhile.wrap)
 
 
 def talk(first: int, last: int) -> list[Fact]:

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,26 +10,10 @@ import pytest
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.doors import stream
-from tests.doors.socket_gateway import STALL, Gateway, Reader
+from tests.doors.socket_gateway import STALL, Reader
 from tests.doors.socket_house import Died, Meanwhile, SocketHouse, raw, said, turned
 
 WHOLE = 1_000  # answers in a row: more than any test posts
-
-
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    with Gateway() as started:
-        yield started
-
-
-@pytest.fixture
-def meanwhile() -> Meanwhile:
-    return Meanwhile()
-
-
-@pytest.fixture
-def house(emulator: str, gateway: Gateway, meanwhile: Meanwhile) -> SocketHouse:
-    return SocketHouse(emulator, gateway, wrap=meanwhile.wrap)
 
 
 def watched(house: SocketHouse, readers: int = 1) -> tuple[ThreadRef, list[Reader]]:

@@ -1,26 +1,12 @@
 """Rows of a thread's log on their way to subscribers: who gets them, in which frames, and what they cost."""
 
 from collections import Counter, deque
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import FRAME_BYTES
-from tests.doors.socket_gateway import Gateway, Reader
+from tests.doors.socket_gateway import Reader
 from tests.doors.socket_house import SocketHouse, said
-
-
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    with Gateway() as started:
-        yield started
-
-
-@pytest.fixture
-def house(emulator: str, gateway: Gateway) -> SocketHouse:
-    return SocketHouse(emulator, gateway)
 
 
 def watched(house: SocketHouse, *wants: bool) -> tuple[ThreadRef, list[Reader]]:
