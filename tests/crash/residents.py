@@ -21,7 +21,7 @@ from tests.crash.tap import Died
 from tests.crash.world import World
 
 Use = Callable[[ThreadState, Mapping[str, Any]], Any]
-#: `make test` strikes every fourth call, others for each fault; `make test-slow` strikes them all.
+#: `make test` strikes every twelfth call, others for each fault; `make test-slow` strikes them all.
 POINTS = [pytest.param(12, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 #: What an audit does not know: a process that dies while its tool is at a call, and messages that code has queued.
 FORGIVEN = ("a dead process called", "I1: commands")
@@ -87,14 +87,7 @@ def run_tool(world: World, on_retry: str = "again", arguments: str = "{}") -> No
     """A run whose tool is asked for once."""
     script = [step(*call("c1", "first", arguments), stop="tool_calls"), *[step(text("Done."))] * AGAIN]
     world.create({"script": script, "tools": {"first": {"on_retry": on_retry}}})
-    world.settle()
-    world.redeliver_all()
-
-
-def rest(world: World) -> None:
-    """Let everything happen that is due, effects included."""
-    world.settle()
-    world.redeliver_all()
+    world.rest()
 
 
 def rows(world: World, kind: str) -> list[dict[str, Any]]:
@@ -105,8 +98,20 @@ def rows(world: World, kind: str) -> list[dict[str, Any]]:
 
 def result(world: World) -> tuple[str, Any]:
     """Outcome and result of the one tool call."""
-    (told,) = [e["data"] for e in world.events() if e["type"] == "tool.completed"]
-    return told["outcome"], told["result"]
+    (only,) = results(world).values()
+    return only
+
+
+def results(world: World) -> dict[str, tuple[str, Any]]:
+    """Call id -> outcome and result."""
+    ends = [event["data"] for event in world.events() if event["type"] == "tool.completed"]
+    return {data["call_id"]: (data["outcome"], data["result"]) for data in ends}
+
+
+def value(world: World, name: str) -> Any:
+    """A durable value of the thread."""
+    with world.tap.outside():
+        return world.house.durable.get_value(world.principal, world.thread.id, name)
 
 
 def said(world: World) -> list[tuple[str, str]]:

@@ -66,11 +66,6 @@ TWO_CALLS = step(*call("c1", "first"), *call("c2", "second", '{"after": "c1"}'),
 AGAIN = 6
 
 
-def _to_rest(world: World) -> None:
-    world.settle()
-    world.redeliver_all()
-
-
 LONG_TEXT: Mapping[str, Any] = {"script": [step(text("a" * LONG), text("b" * LONG))] * AGAIN}
 
 
@@ -81,7 +76,7 @@ def _two_tools_script(on_retry: str) -> dict[str, Any]:
 def _plain(arguments: Mapping[str, Any]) -> Callable[[World], None]:
     def play(world: World) -> None:
         world.create(arguments)
-        _to_rest(world)
+        world.rest()
 
     return play
 
@@ -90,14 +85,14 @@ def _large(world: World) -> None:
     large = {"large": {"returns": "r" * LARGE, "on_retry": "again"}}
     script = [step(*call("c1", "large"), stop="tool_calls"), *[step(text("That was much."))] * AGAIN]
     world.create({"script": script, "tools": large}, text="t" * LARGE)
-    _to_rest(world)
+    world.rest()
 
 
 def _second_message(world: World) -> None:
     world.create({"script": [step(text("one")), *[step(text("two"))] * AGAIN]})
-    _to_rest(world)
+    world.rest()
     world.post("and then?")
-    _to_rest(world)
+    world.rest()
 
 
 def _joins_in_flight(world: World) -> None:
@@ -109,20 +104,20 @@ def _joins_in_flight(world: World) -> None:
 
     world.guests.while_asked = while_asked
     world.create({"script": [step(text("answer"))] * AGAIN})
-    _to_rest(world)
+    world.rest()
 
 
 def _resets(world: World) -> None:
     """The first answer breaks off, the second is whole."""
     cut = {"events": [text("c" * LONG)]}
     world.create({"script": [cut, *[step(text("whole"))] * AGAIN]})
-    _to_rest(world)
+    world.rest()
 
 
 def _broken_tools(world: World) -> None:
     """What the thread declares as a tool is none."""
     world.create({"script": [step(text("never said"))], "tools": {"broken": 5}})
-    _to_rest(world)
+    world.rest()
 
 
 def _failing_model(world: World) -> None:
@@ -130,7 +125,7 @@ def _failing_model(world: World) -> None:
     error = {"type": "error", "status": 400, "detail": "no", "retryable": False}
     world.create({"script": [{"events": [text("d" * LONG), error]}] * AGAIN})
     world.post("wait for me")
-    _to_rest(world)
+    world.rest()
 
 
 def _lost(script: Mapping[str, Any], call: int) -> Callable[[World], None]:
@@ -140,7 +135,7 @@ def _lost(script: Mapping[str, Any], call: int) -> Callable[[World], None]:
         world.sweeps_count = True
         world.create(script)
         world.tap.at(len(world.tap.calls) + call, Moment.AFTER, world.tap.die)
-        _to_rest(world)
+        world.rest()
 
     return play
 
@@ -153,7 +148,7 @@ def _cancelled_while_lost(world: World) -> None:
     world.tap.at(len(world.tap.calls) + 3, Moment.AFTER, world.tap.die)
     world.deliver()
     world.cancel()
-    _to_rest(world)
+    world.rest()
 
 
 def _cancelled_when_lost_for_long(world: World) -> None:
@@ -165,7 +160,7 @@ def _cancelled_when_lost_for_long(world: World) -> None:
     world.deliver()
     world.clock.sleep(40)
     world.cancel()
-    _to_rest(world)
+    world.rest()
 
 
 def _withdrawn(world: World) -> None:
@@ -174,7 +169,7 @@ def _withdrawn(world: World) -> None:
     world.post("next", Delivery.ENQUEUE)
     world.post("join")
     world.stop_everything()
-    _to_rest(world)
+    world.rest()
 
 
 ASKS_BOTH = step(*call("c1", "pay"), *call("c2", "ask"), *call("c3", "look"), stop="tool_calls")
@@ -189,27 +184,27 @@ ASKING = {"script": [ASKS_BOTH, *[step(text("Thank you."))] * AGAIN], "tools": P
 def _decided(world: World) -> None:
     """A run waits for an approval and an answer; both come, and it goes on."""
     world.create(ASKING)
-    _to_rest(world)
+    world.rest()
     world.answer("a")
     world.decide(approve=True)
-    _to_rest(world)
+    world.rest()
 
 
 def _superseded(world: World) -> None:
     """A message comes in the place of both."""
     world.create(ASKING)
-    _to_rest(world)
+    world.rest()
     world.post("never mind")
-    _to_rest(world)
+    world.rest()
 
 
 def _cancelled_while_waiting(world: World) -> None:
     """The waiting run is cancelled; another runs behind it."""
     world.create(ASKING)
-    _to_rest(world)
+    world.rest()
     world.post("next", Delivery.ENQUEUE)
     world.cancel()
-    _to_rest(world)
+    world.rest()
 
 
 def _terminated(world: World) -> None:
@@ -221,7 +216,7 @@ def _terminated(world: World) -> None:
     world.tap.at(len(world.tap.calls) + 3, Moment.AFTER, world.tap.die)
     world.deliver()
     world.terminate()
-    _to_rest(world)
+    world.rest()
 
 
 def spawning(*kids: Mapping[str, Any], tool: str = "subagent_create") -> dict[str, Any]:
@@ -259,7 +254,7 @@ def _sided(agent: str, *script: Mapping[str, Any]) -> Callable[[World], None]:
     def play(world: World) -> None:
         rules = {name: {"on_retry": "again"} for name in ("reply", "stop", "fail")}  # as the audit reads them
         world.create({"script": list(script), "tools": rules}, agent=agent)
-        _to_rest(world)
+        world.rest()
 
     return play
 
@@ -272,24 +267,24 @@ FAILS = step(*call("f1", "fail"), stop="tool_calls")
 def _talked(world: World) -> None:
     """A side that is human speaks twice, and is answered twice."""
     world.create({"script": [step(text("hello to you"))] * AGAIN}, agent="talk")
-    _to_rest(world)
+    world.rest()
     world.post("and then?")
-    _to_rest(world)
+    world.rest()
 
 
 def _family(world: World) -> None:
     world.create(FAMILY)
-    _to_rest(world)
+    world.rest()
 
 
 def _helped(world: World) -> None:
     world.create(WITH_HELPER, agent="boss")
-    _to_rest(world)
+    world.rest()
 
 
 def _gathered(world: World) -> None:
     world.create(SESSIONS)
-    _to_rest(world)
+    world.rest()
 
 
 def _tree_terminated(world: World) -> None:
@@ -298,7 +293,7 @@ def _tree_terminated(world: World) -> None:
     world.create(FAMILY)
     world.deliver()
     world.terminate()
-    _to_rest(world)
+    world.rest()
 
 
 def outcomes(world: World) -> Any:

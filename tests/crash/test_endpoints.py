@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,10 +16,14 @@ from chalicelib.domain.errors import (
     NotFound,
     Refusal,
 )
+from chalicelib.domain.limits import QUEUED_COMMANDS
 from chalicelib.engine.effects import effect
 from chalicelib.engine.endpoints import Endpoint, Problem, Request, Response, endpoint
+from chalicelib.engine.run_files import Abandoned
 from chalicelib.engine.state import Refused, ThreadState
+from chalicelib.ports import Commit, Committed
 from tests.crash.audit import audit
+from tests.crash.guests import GIVEN_UP_SECONDS
 from tests.crash.residents import result, rows, run_tool, said, settled_in, with_secrets, wrong
 from tests.crash.world import World
 
@@ -171,6 +176,7 @@ def test_what_goes_wrong_is_a_problem_without_secrets_and_a_row(
 
 def test_an_endpoint_that_takes_too_long_is_given_up_and_writes_nothing_more(world: Worlds) -> None:
     late: list[Exception] = []
+    over = Event()
 
     def answer(state: ThreadState, request: Request) -> Any:
         while not state.wait(5):
@@ -179,10 +185,14 @@ def test_an_endpoint_that_takes_too_long_is_given_up_and_writes_nothing_more(wor
             state.emit("late")
         except Exception as error:  # noqa: BLE001 - the test looks at it
             late.append(error)
+        finally:
+            over.set()
 
     its = settled(world("late"), answer, timeout_seconds=0.05)
     with pytest.raises(EndpointLate):
         ask(its)
+    assert over.wait(GIVEN_UP_SECONDS)
+    assert [type(error) for error in late] == [Abandoned]
     assert [e for e in its.events() if e["type"] == "custom.late"] == []
 
 
@@ -211,13 +221,9 @@ def test_a_full_queue_is_refused_in_words(world: Worlds) -> None:
 
     its = settled_in(world("full"), endpoints=[one(answer, timeout_seconds=25)])
     its.create({"script": []})
-    table = its.cloud.table
-    key = {"pk": {"S": f"thread#{its.thread.org}#{its.thread.token}"}, "sk": {"S": "head"}}
+    head = its.head
+    after = replace(head, pending=QUEUED_COMMANDS)
+    full = Commit(ref=its.thread, before=head, after=after, now=its.clock.now(), write="full")
     with its.tap.outside():
-        table.client.update_item(
-            TableName=table.name,
-            Key=key,
-            UpdateExpression="SET pe = :most",
-            ExpressionAttributeValues={":most": {"N": "1000"}},
-        )
+        assert isinstance(its.house.store.commit(full), Committed)
     assert ask(its).body == "The queue of this thread is full."

@@ -21,8 +21,7 @@ CHILD = {**kid(step(*call("c1", "first"), stop="tool_calls"), *ENDS), "tools": T
 
 def with_child(world: World) -> None:
     world.create({"script": [spawning(CHILD), *ENDS]})
-    world.settle()
-    world.redeliver_all()
+    world.rest()
 
 
 def notes(world: World) -> list[str]:

@@ -16,7 +16,7 @@ from chalicelib.engine.notes import ENTRIES_A_CALL
 from chalicelib.engine.state import ThreadState
 from tests.crash.audit import audit, log_rows
 from tests.crash.faults import EVERY, FAULTS
-from tests.crash.residents import Use, result, rows, settled_in
+from tests.crash.residents import Use, result, rows, settled_in, value
 from tests.crash.scenarios import AGAIN, call, step, text
 from tests.crash.world import World
 
@@ -28,8 +28,7 @@ def run(world: World, on_retry: str = "again", calls: int = 1) -> None:
     asked = [event for n in range(1, calls + 1) for event in call(f"c{n}", "first", f'{{"n": {n}}}')]
     script = [step(*asked, stop="tool_calls"), *[step(text("Done."))] * AGAIN]
     world.create({"script": script, "tools": {"first": {"on_retry": on_retry}}})
-    world.settle()
-    world.redeliver_all()
+    world.rest()
 
 
 def names(world: World) -> list[str]:
@@ -39,11 +38,6 @@ def names(world: World) -> list[str]:
 def cost(world: World) -> Any:
     with world.tap.outside():
         return world.house.cost.thread_cost(world.principal, world.thread.id)
-
-
-def value(world: World, name: str) -> Any:
-    with world.tap.outside():
-        return world.house.durable.get_value(world.principal, world.thread.id, name)
 
 
 # -- tools

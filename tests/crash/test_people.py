@@ -8,6 +8,7 @@ import pytest
 from chalicelib.domain.commands import AnswerQuestion, Decide
 from chalicelib.domain.errors import AlreadyDecided
 from tests.crash.audit import audit, log_rows
+from tests.crash.residents import results
 from tests.crash.scenarios import PEOPLE, call, step, text
 from tests.crash.tap import Moment
 from tests.crash.world import World
@@ -22,12 +23,6 @@ def waiting(world: World, *names: str, tools: Mapping[str, Any] = PEOPLE) -> Non
     world.create({"script": [step(*calls, stop="tool_calls"), *ENDS], "tools": dict(tools)})
     world.drain()
     assert world.head.waiting == "awaiting_human"
-
-
-def completed(world: World) -> dict[str, Any]:
-    """Outcome and result of each call."""
-    ends = [event["data"] for event in world.events() if event["type"] == "tool.completed"]
-    return {data["call_id"]: (data["outcome"], data["result"]) for data in ends}
 
 
 def types(world: World, *prefixes: str) -> list[str]:
@@ -49,7 +44,7 @@ def test_a_call_that_was_answered_runs_again_from_its_start_with_the_same_token(
     waiting(at, "ask")
     at.answer({"a": [1, 2.5]})
     at.settle()
-    assert completed(at) == {"c1": ("ok", {"a": [1, 2.5]})}
+    assert results(at) == {"c1": ("ok", {"a": [1, 2.5]})}
     assert len(at.guests.effects) == 2
     assert len({effect.token for effect in at.guests.effects}) == 1
     assert types(at, "tool.started") == ["tool.started"]
@@ -70,8 +65,8 @@ def test_of_two_decisions_one_wins_and_a_later_one_is_told_so(world: Worlds) -> 
     with pytest.raises(AlreadyDecided):
         at.house.people.decide(at.principal, at.thread.id, approval, Decide(approve=True), None)
     at.settle()
-    assert completed(at)["c1"][0] == "refused"
-    assert "no" in completed(at)["c1"][1]
+    assert results(at)["c1"][0] == "refused"
+    assert "no" in results(at)["c1"][1]
     assert [effect.call_id for effect in at.guests.effects] == []
     assert audit(at) == []
 
@@ -85,7 +80,7 @@ def test_what_nobody_decides_in_time_is_given_up_by_the_sweep(world: Worlds) -> 
     assert at.head.waiting
     at.sweep(20)
     at.drain()
-    assert completed(at)["c1"][0] == "refused"
+    assert results(at)["c1"][0] == "refused"
     (resolved,) = [event["data"] for event in at.events() if event["type"] == "question.resolved"]
     assert resolved["outcome"] == "expired"
     with pytest.raises(AlreadyDecided):
@@ -103,7 +98,7 @@ def test_one_question_that_expires_leaves_the_other_waiting(world: Worlds) -> No
     assert at.head.waiting == "awaiting_human"
     at.answer("b")
     at.settle()
-    assert {name: outcome for name, (outcome, _) in completed(at).items()} == {"c1": "refused", "c2": "ok"}
+    assert {name: outcome for name, (outcome, _) in results(at).items()} == {"c1": "refused", "c2": "ok"}
     assert audit(at) == []
 
 
@@ -113,7 +108,7 @@ def test_a_run_with_an_open_question_ends_with_it_resolved_when_it_is_cancelled(
     answer = at.cancel()
     assert (answer.status, answer.body["run"]["status"]) == (200, "cancelled")
     assert types(at, "question.", "approval.")[-2:] == ["question.resolved", "approval.resolved"]
-    assert {outcome for outcome, _ in completed(at).values()} == {"aborted"}
+    assert {outcome for outcome, _ in results(at).values()} == {"aborted"}
     assert at.asked("question") == at.asked("approval") == []
     assert audit(at) == []
 
@@ -133,7 +128,7 @@ def test_a_join_at_any_call_of_a_run_that_asks_never_waits_behind_the_question(w
         assert not head.pending, point
         if not head.waiting:
             superseded += 1
-            assert completed(at)["c1"][0] == "refused", point
+            assert results(at)["c1"][0] == "refused", point
             assert types(at, "run.")[-1] == "run.completed", point
         else:
             at.cancel()
@@ -148,5 +143,5 @@ def test_what_a_call_logged_before_it_asked_is_logged_once(world: Worlds) -> Non
     at.answer("yes")
     at.settle()
     assert [row["model"] for row in log_rows(at) if row["kind"] == "app"] == ["before"]
-    assert completed(at) == {"c1": ("ok", "yes")}
+    assert results(at) == {"c1": ("ok", "yes")}
     assert audit(at) == []

@@ -12,6 +12,7 @@ import pytest
 from chalicelib.agents import AGENTS
 from tests.crash.audit import audit, told
 from tests.crash.faults import FAULTS, struck
+from tests.crash.residents import value
 from tests.crash.scenarios import Scenario
 from tests.crash.world import World
 
@@ -36,35 +37,30 @@ FORM = {"name": NAME, "email": EMAIL, "day": DAY, "guests": GUESTS}
 QUESTION = "Shall we move the meeting to Monday?"
 
 
-def _rest(world: World) -> None:
-    world.settle()
-    world.redeliver_all()
-
-
 def _note(world: World) -> None:
     world.create({}, text=NOTES, agent="assistant")
-    _rest(world)
+    world.rest()
 
 
 def _research(world: World) -> None:
     world.create({}, text=QUESTION, agent="researcher")
-    _rest(world)
+    world.rest()
 
 
 def _fill(world: World) -> None:
     """The name is known, the first number of guests is none."""
     world.create({}, text=f'Please fill form, name is "{NAME}".', agent="form_filler")
     for answer in (EMAIL, DAY, "many", GUESTS):
-        _rest(world)
+        world.rest()
         world.answer(answer)
-    _rest(world)
+    world.rest()
 
 
 def _operate(world: World) -> None:
     world.create({}, text=SCALE, agent="operator")
-    _rest(world)
+    world.rest()
     world.decide(approve=True)
-    _rest(world)
+    world.rest()
 
 
 def file(world: World, path: str) -> str:
@@ -73,12 +69,6 @@ def file(world: World, path: str) -> str:
         shown = world.house.files.get_file(world.principal, world.thread.id, path)
     assert shown.data is not None
     return shown.data.decode()
-
-
-def value(world: World, name: str) -> Any:
-    """A durable value of the thread."""
-    with world.tap.outside():
-        return world.house.durable.get_value(world.principal, world.thread.id, name)
 
 
 def results(world: World) -> list[tuple[str, Any]]:
@@ -110,7 +100,7 @@ def _scaled_outcome(world: World) -> Any:
 
 def _debate(world: World) -> None:
     world.create({}, text="Tea is better than coffee.", agent="debate")
-    _rest(world)
+    world.rest()
 
 
 PLAYS = {
@@ -184,9 +174,9 @@ def test_the_form_filler_gives_up_a_field_that_is_answered_wrongly_too_often(wor
     at = world("a stubborn user")
     at.create({}, text=f'Please fill form, name is "{NAME}".', agent="form_filler")
     for answer in ("one", "two", "three"):
-        _rest(at)
+        at.rest()
         at.answer(answer)
-    _rest(at)
+    at.rest()
     ((outcome, told_why),) = results(at)
     assert outcome == "error"
     assert "no mail address" in told_why
@@ -203,11 +193,11 @@ def test_the_operator_waits_for_a_person_before_it_stops_a_service(world: Worlds
 def test_the_operator_changes_nothing_when_it_is_refused_and_asks_nobody_for_what_is_small(world: Worlds) -> None:
     at = world("a refusal")
     at.create({}, text=SCALE, agent="operator")
-    _rest(at)
+    at.rest()
     at.decide(approve=False)
-    _rest(at)
+    at.rest()
     at.post('/scale_service {"service": "worker", "replicas": 3}')
-    _rest(at)
+    at.rest()
     outcomes = [outcome for outcome, _ in results(at)]
     assert outcomes == ["ok", "refused", "ok", "ok"]
     assert value(at, "replicas") == {"web": 3, "worker": 3, "database": 1}

@@ -352,6 +352,11 @@ class World:
         with self.tap.outside():
             return self.house.store.open(ref).head, self.house.store.inbox(ref, limit=9)
 
+    def rest(self) -> None:
+        """Let everything happen that is due; what dead runners had received comes once more."""
+        self.settle()
+        self.redeliver_all()
+
     def redeliver_all(self) -> None:
         """The visibility of dead runners' messages ends: they come once more."""
         for received in self.stuck:

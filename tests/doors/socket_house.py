@@ -314,6 +314,16 @@ def said(text: str) -> Fact:
     return Fact(type="message.delta", data={"message_id": "msg_x", "text": text}, at=1)
 
 
+def talk(first: int, last: int) -> list[Fact]:
+    """Pieces of an answer, numbered."""
+    return [said(f"row {seq}") for seq in range(first, last + 1)]
+
+
+def seen(*readers: Reader) -> list[dict[str, Any]]:
+    """Rows that these have, in the order in which they came."""
+    return [row for reader in readers for row in reader.rows.values()]
+
+
 def turned(state: str) -> Fact:
     """A change of status."""
     reason = None if state == "running" else "stop_on_response"

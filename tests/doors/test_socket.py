@@ -7,25 +7,16 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import RESPONSE_BYTES
 from chalicelib.doors import socket
 from chalicelib.ports import Subscriber
 from tests.doors.socket_gateway import Reader
-from tests.doors.socket_house import SECOND, Died, Meanwhile, SocketHouse, raw, said, turned
-
-
-def talk(first: int, last: int) -> list[Fact]:
-    return [said(f"row {seq}") for seq in range(first, last + 1)]
+from tests.doors.socket_house import SECOND, Died, Meanwhile, SocketHouse, raw, said, seen, talk, turned
 
 
 def kinds(reader: Reader) -> list[str]:
     return [frame["type"] for frame in reader.frames]
-
-
-def seen(*readers: Reader) -> list[dict[str, Any]]:
-    return [row for reader in readers for row in reader.rows.values()]
 
 
 # -- subscribing

@@ -6,22 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event as Flag
 from time import monotonic
-from typing import Any
 
 import pytest
 
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from tests.doors.socket_gateway import Reader
-from tests.doors.socket_house import Meanwhile, SocketHouse, said, turned
-
-
-def talk(first: int, last: int) -> list[Fact]:
-    return [said(f"row {seq}") for seq in range(first, last + 1)]
-
-
-def seen(*readers: Reader) -> list[dict[str, Any]]:
-    return [row for reader in readers for row in reader.rows.values()]
+from tests.doors.socket_house import Meanwhile, SocketHouse, said, seen, talk, turned
 
 
 def test_a_client_that_drops_and_returns_sees_each_row_once(house: SocketHouse, meanwhile: Meanwhile) -> None:

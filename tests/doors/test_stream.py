@@ -11,7 +11,7 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.doors import stream
 from tests.doors.socket_gateway import STALL, Reader
-from tests.doors.socket_house import Died, Meanwhile, SocketHouse, raw, said, turned
+from tests.doors.socket_house import Died, Meanwhile, SocketHouse, raw, said, seen, turned
 
 WHOLE = 1_000  # answers in a row: more than any test posts
 
@@ -31,10 +31,6 @@ def new_frames(house: SocketHouse, reader: Reader) -> list[dict[str, Any]]:
     """Frames that came after the subscribe."""
     house.receive(reader)
     return reader.frames[reader.frames_before :]
-
-
-def seen(reader: Reader) -> list[dict[str, Any]]:
-    return list(reader.rows.values())
 
 
 def fact(kind: str, **data: Any) -> Fact:
