@@ -9,11 +9,13 @@ from chalicelib.domain.relations import Reporting
 from chalicelib.engine.agent import DefinitionError, Tool
 from chalicelib.engine.state import ThreadState
 
-_MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+#: Parameters of a tool that takes one text.
+MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 
 
 def by_the_turn(state: ThreadState, arguments: dict[str, Any]) -> Any:
-    raise AssertionError("the turn plays this tool itself")
+    """Stands for the code of a tool that has none."""
+    raise ValueError("only a model can call this tool: the turn plays it itself")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class AgentTool(Tool):
 
     agent: str
     description: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=lambda: _MESSAGE)
+    parameters: Mapping[str, Any] = field(default_factory=lambda: MESSAGE)
     run: Callable[[ThreadState, dict[str, Any]], Any] = by_the_turn
     by_the_turn: bool = True
     blocking: bool = True

@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.domain import costs, entries, wire
+from chalicelib.domain import wire
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Head, Message, Role, Tokens
 from chalicelib.domain.queueing import Draft
+from chalicelib.engine import counting
 from chalicelib.engine.attempt import Attempt
-from chalicelib.engine.ending import OpenAnswer, close_answer, llm_key
+from chalicelib.engine.counting import Asked
+from chalicelib.engine.ending import OpenAnswer, close_answer
 from chalicelib.engine.speech import Speech
 from chalicelib.engine.workers import Said, Silent
 from chalicelib.ports import ModelRequest, Stop
@@ -80,19 +82,10 @@ class Answering:
 
     def count(self, head: Head, now: int) -> tuple[Head, Fact]:
         """This call and its tokens, on the run and as the event that tells of them."""
-        usage = self._spent()
-        data = {
-            "model": self._attempt.model,
-            "input_tokens": usage.input,
-            "output_tokens": usage.output,
-            "cache_read_tokens": usage.cache_read,
-            "cost_usd": wire.cost_usd(usage),
-        }
-        fact = Fact(type="usage.updated", data=data, at=now, run=head.run, attempt=head.run_attempt)
-        return self._called(head, usage), fact
+        return counting.counted(self._attempt, head, self._asked(None), now)
 
     def _called(self, head: Head, usage: Tokens) -> Head:
-        return costs.called(head, model=self._attempt.model, own=self._attempt.run_model, usage=usage)
+        return counting.called(self._attempt, head, self._attempt.model, usage)
 
     def stored(self, head: Head, now: int, calls: Mapping[str, dict[str, Any]]) -> Draft:
         """The decision that stores the finished answer."""
@@ -119,24 +112,20 @@ class Answering:
         row = self._row(head, now, None)
         return Draft(after=after, facts=(*self.speech.facts, completed, usage), messages=(message,), logs=(row,))
 
-    def _spent(self) -> Tokens:
-        return replace(self.speech.usage, cost_micro_usd=self._attempt.price(self._attempt.model, self.speech.usage))
-
     def _row(self, head: Head, now: int, error: str | None) -> LogRow:
         """The model call as a row of the log; `error` says why its answer does not count."""
-        attempt, speech, spent = self._attempt, self.speech, self._spent()
-        shown = speech.message_id if speech.begun or error is None else self._newest
-        body = entries.llm_body(
+        shown = self.speech.message_id if self.speech.begun or error is None else self._newest
+        return counting.row(self._attempt, head, self._asked(error), shown, now)
+
+    def _asked(self, error: str | None) -> Asked:
+        attempt = self._attempt
+        return Asked(
             model=attempt.model,
-            usage=wire.usage_body(spent),
-            cost_usd=wire.cost_usd(spent),
+            speech=self.speech,
             duration_ms=int((attempt.clock.monotonic() - self._asked_at) * 1000),
-            finish_reason=speech.stop.reason if speech.stop else None,
-            error=error,
             request={"messages": len(self._messages), "tools": len(attempt.tools)},
-            response={"text": speech.text[: entries.GLANCE_BYTES], "calls": [asked.name for asked in speech.calls]},
+            error=error,
         )
-        return LogRow(key=llm_key(head, now), kind="llm", at=now, run=head.run, message_id=shown, body=body)
 
     @property
     def _newest(self) -> str | None:

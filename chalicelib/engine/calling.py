@@ -23,12 +23,14 @@ from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft, then
 from chalicelib.domain.sessions import GATHER, park
 from chalicelib.engine import changing, children, sessions
+from chalicelib.engine.asides import Aside
 from chalicelib.engine.asking import Asker, Question
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
 from chalicelib.engine.ending import completed_call, duration_ms, next_session, tell_results
 from chalicelib.engine.files import Change, Shelf, added
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.planning import Begun, begin, candidates
+from chalicelib.engine.prompt_tool import PromptTool
 from chalicelib.engine.registry import reports
 from chalicelib.engine.run_files import Asked, RunFiles
 from chalicelib.engine.run_hands import RunHands
@@ -79,6 +81,8 @@ class Calling:
                 ended.append(replace(call, outcome=Outcome.ERROR, result=GONE, ended_at=now))
             elif call.started_at and (tool is None or tool.on_retry != "again"):
                 ended.append(replace(call, outcome=Outcome.UNKNOWN, result=UNKNOWN, ended_at=now))
+            if call.started_at and isinstance(tool, PromptTool):
+                Aside(attempt=self._attempt, tool=tool, call=call).lost()
         for first in range(0, len(ended), RESULTS_A_WRITE):
             self._store(ended[first : first + RESULTS_A_WRITE])
 
@@ -191,8 +195,11 @@ class Calling:
             return
         self._attempt.journal.notes.begin(call)
         self._running[call.id] = self._attempt.clock.monotonic() + tool.timeout_seconds
-        state = functools.partial(self._state, call)
-        self._flags[call.id] = self._attempt.workers.run(tool, state, call.id, dict(call.arguments))
+        state, given_up = functools.partial(self._state, call), None
+        if isinstance(tool, PromptTool):
+            aside = Aside(attempt=self._attempt, tool=tool, call=call)
+            tool, given_up = replace(tool, run=aside.run), aside.give_up
+        self._flags[call.id] = self._attempt.workers.run(tool, state, call.id, dict(call.arguments), given_up)
 
     def _state(self, call: Call, flag: Flag) -> ThreadState:
         ref, notebook = self._attempt.ref, self._notebook(call)

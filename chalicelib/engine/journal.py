@@ -128,8 +128,7 @@ class Journal:
 
     def _draft(self, head: Head, notes: Taken, decide: Decide) -> Draft:
         def noted(at: Head) -> Draft:
-            first = notes.first(self.ref, at, self.attempt)
-            return then(first, decide) if first.facts else decide(at)
+            return then(notes.first(self.ref, at, self.attempt), decide)
 
         if self._opening is None:
             return noted(head)

@@ -14,6 +14,7 @@ What a note tells or places comes first in its write, so that nothing of a run f
 Tools note on their own threads; the turn's thread alone takes and settles.
 """
 
+import functools
 import hashlib
 import re
 import threading
@@ -28,7 +29,7 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import KB, VALUE_BYTES, VALUE_NAME_CHARACTERS
 from chalicelib.domain.model import Call, Effect, Head, Message, Role, Value
-from chalicelib.domain.queueing import Draft
+from chalicelib.domain.queueing import Draft, then
 from chalicelib.engine import messages
 from chalicelib.engine.environment import Environment
 from chalicelib.ports import Clock, Store
@@ -76,6 +77,17 @@ class _Note:
     message: Message | None = None
     """Without its place."""
     effect: Effect | None = None
+    count: Callable[[Head], Draft] | None = None
+    """What something that is over has cost, on the head on which it is written."""
+
+    def told(self, ref: ThreadRef, attempt: int, head: Head) -> Draft:
+        """What the note tells, places or counts."""
+        if self.event is not None:
+            return Draft(after=head, facts=(replace(self.event, run=head.run, attempt=attempt),))
+        if self.message is not None:
+            message = replace(self.message, place=head.messages + 1)
+            return messages.placed(ref, head, message, attempt=attempt)
+        return self.count(head) if self.count is not None else Draft(after=head)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +129,7 @@ class Taken:
         """What these notes tell and place, before anything else that their write says."""
         draft = Draft(after=head)
         for note in self.notes:
-            told = Draft(after=draft.after)
-            if note.event is not None:
-                fact = replace(note.event, run=head.run, attempt=attempt)
-                told = Draft(after=draft.after, facts=(fact,))
-            elif note.message is not None:
-                message = replace(note.message, place=draft.after.messages + 1)
-                told = messages.placed(ref, draft.after, message, attempt=attempt)
-            draft = Draft(after=told.after, facts=draft.facts + told.facts, messages=draft.messages + told.messages)
+            draft = then(draft, functools.partial(note.told, ref, attempt))
         return draft
 
 
@@ -152,6 +157,10 @@ class Notes:
             self.bytes += made.size
             self.waiting.append(replace(made, made_at=self.clock.monotonic()))
             return True
+
+    def count(self, count: Callable[[Head], Draft], size: int) -> None:
+        """Keep what something has cost, whatever becomes of the call that it was for."""
+        self.note(lambda written: _Note(call_id="", size=size, count=count))
 
     def value(self, name: str) -> Value | None:
         """The newest value of that name that still waits."""

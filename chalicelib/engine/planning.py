@@ -5,7 +5,7 @@ not fit never reach a tool, and that a call which needs a person's word does not
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Child, ChildKind, Head, Inquiry, Outcome
 from chalicelib.domain.queueing import Draft, then
 from chalicelib.engine import children, fitting, sessions
+from chalicelib.engine.agent import Tool
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.ending import completed_call
 from chalicelib.engine.speech import AskedCall, Speech
@@ -140,15 +141,19 @@ def _unique(asked: AskedCall, used: set[str], run: int, step: int) -> str:
 
 
 def _row(attempt: Attempt, asked: AskedCall, speech: Speech, call_id: str, step: int, now: int) -> Call:
+    arguments, fault = read_call(attempt.tools, asked, speech)
+    call = Call(id=call_id, run=attempt.journal.run, step=step, name=asked.name, arguments=arguments)
+    return call if fault is None else replace(call, outcome=Outcome.ERROR, result=fault, ended_at=now)
+
+
+def read_call(tools: Mapping[str, Tool], asked: AskedCall, speech: Speech) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a call as the model spelled it, and why it cannot run, if it cannot."""
     arguments, fault = values.parse_arguments(asked.text)
-    call = Call(id=call_id, run=attempt.journal.run, step=step, name=asked.name, arguments=arguments or {})
     if speech.stop is not None and speech.stop.reason == "length":
         fault = CUT
-    elif asked.name not in attempt.tools:
-        known = ", ".join(sorted(attempt.tools)) or "none"
+    elif asked.name not in tools:
+        known = ", ".join(sorted(tools)) or "none"
         fault = f"There is no tool named {asked.name!r}. Known tools: {known}."
     elif fault is None:
-        fault = fitting.misfit(attempt.tools[asked.name].parameters, arguments or {})
-    if fault is None:
-        return call
-    return replace(call, outcome=Outcome.ERROR, result=fault, ended_at=now)
+        fault = fitting.misfit(tools[asked.name].parameters, arguments or {})
+    return arguments or {}, fault

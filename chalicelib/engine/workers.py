@@ -11,7 +11,7 @@ import inspect
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,16 +23,17 @@ from chalicelib.engine.asking import Asking, Question
 from chalicelib.engine.notes import Noted
 from chalicelib.engine.run_files import Asked
 from chalicelib.engine.state import ThreadState
-from chalicelib.ports import Chunk, Model, ModelRequest
+from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
 
 log = logging.getLogger(__name__)
 
 
 class Flag:
-    """A `Cancel` that can be raised once."""
+    """A `Cancel` that can be raised once; `given_up` is called then."""
 
-    def __init__(self) -> None:
+    def __init__(self, given_up: Callable[[], None] | None = None) -> None:
         self._event = threading.Event()
+        self._given_up = given_up
 
     def wait(self, seconds: float) -> bool:
         """Wait up to `seconds`; True as soon as the work is no longer wanted."""
@@ -41,6 +42,8 @@ class Flag:
     def set(self) -> None:
         """The work is no longer wanted."""
         self._event.set()
+        if self._given_up is not None:
+            self._given_up()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +87,16 @@ class Workers:
         _spawn(lambda: self._read(model, request, call, flag), f"model-{call}")
         return flag
 
-    def run(self, tool: Tool, state: Callable[[Flag], ThreadState], call_id: str, arguments: dict[str, Any]) -> Flag:
-        """Run a tool on a thread of its own."""
-        flag = self._flag()
+    def run(
+        self,
+        tool: Tool,
+        state: Callable[[Flag], ThreadState],
+        call_id: str,
+        arguments: dict[str, Any],
+        given_up: Callable[[], None] | None = None,
+    ) -> Flag:
+        """Run a tool on a thread of its own. `given_up` is called with the flag."""
+        flag = self._flag(given_up)
         _spawn(lambda: self._call(tool, state(flag), call_id, arguments), f"tool-{call_id}")
         return flag
 
@@ -95,40 +105,55 @@ class Workers:
         for flag in self._flags:
             flag.set()
 
-    def _flag(self) -> Flag:
-        flag = Flag()
+    def _flag(self, given_up: Callable[[], None] | None = None) -> Flag:
+        flag = Flag(given_up)
         self._flags.append(flag)
         return flag
 
     def _read(self, model: Model, request: ModelRequest, call: int, flag: Flag) -> None:
         error: ModelError | None = None
         try:
-            for chunk in model.stream(request, flag):
+            for chunk in chunks(model, request, flag):
                 self.inbox.put(Said(call=call, chunk=chunk))
-                if flag.wait(0):
-                    break
         except ModelError as failure:
             error = failure
-        except Exception as failure:  # a provider's bug is this call's failure, not the runner's
-            log.exception("model raised")
-            error = ModelError(None, str(values.safe(failure)), retryable=False)
         self.inbox.put(Silent(call=call, error=error))
 
     def _call(self, tool: Tool, state: ThreadState, call_id: str, arguments: dict[str, Any]) -> None:
         try:
-            value = tool.run(state, arguments)
-            if inspect.isawaitable(value):
-                value = asyncio.run(_awaited(value))
-            outcome, result = Outcome.OK, state.environment.safe(value)
+            outcome, result = played(tool, state, arguments)
         except Asking as asking:
             self.inbox.put(asking.question)
-            return
-        except ToolFailure as failure:
-            said = failure.args[0] if failure.args else "The tool failed."
-            outcome, result = Outcome.ERROR, state.environment.safe(said)
-        except Exception as failure:  # noqa: BLE001 - a tool that raises is a result, not a failed run (spec section 7)
-            outcome, result = Outcome.ERROR, state.environment.safe(failure)
-        self.inbox.put(Returned(call_id=call_id, outcome=outcome, result=result))
+        else:
+            self.inbox.put(Returned(call_id=call_id, outcome=outcome, result=result))
+
+
+def chunks(model: Model, request: ModelRequest, cancel: Cancel) -> Iterator[Chunk]:
+    """What a model says, until it is not wanted any more. Raises ModelError alone."""
+    try:
+        for chunk in model.stream(request, cancel):
+            yield chunk
+            if cancel.wait(0):
+                return
+    except ModelError:
+        raise
+    except Exception as failure:  # a provider's bug is this call's failure, not the runner's
+        log.exception("model raised")
+        raise ModelError(None, str(values.safe(failure)), retryable=False) from failure
+
+
+def played(tool: Tool, state: ThreadState, arguments: dict[str, Any]) -> tuple[Outcome, Any]:
+    """How a call of a tool's code ends. Raises Asking."""
+    try:
+        value = tool.run(state, arguments)
+        if inspect.isawaitable(value):
+            value = asyncio.run(_awaited(value))
+        return Outcome.OK, state.environment.safe(value)
+    except ToolFailure as failure:
+        said = failure.args[0] if failure.args else "The tool failed."
+        return Outcome.ERROR, state.environment.safe(said)
+    except Exception as failure:  # noqa: BLE001 - a tool that raises is a result, not a failed run (spec section 7)
+        return Outcome.ERROR, state.environment.safe(failure)
 
 
 async def _awaited(value: Any) -> Any:

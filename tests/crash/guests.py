@@ -12,10 +12,11 @@ from typing import Any
 from chalicelib.agents import AGENTS
 from chalicelib.agents.debate import debate
 from chalicelib.agents.scripted import scripted
-from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine.agent import Agent, Tool, ToolFailure, tool
 from chalicelib.engine.agent_tool import AgentTool
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.models.offline import Offline
+from chalicelib.engine.prompt_tool import PromptTool
 from chalicelib.engine.prompts import Prompt, Side
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
@@ -27,6 +28,28 @@ GIVEN_UP_SECONDS = 60.0
 HELPER = AgentTool(name="helper", agent="scripted", parameters={"type": "object"}, on_retry="again")
 
 TO_GUIDE = AgentTool(name="to_guide", agent="guide", parameters={"type": "object"})
+
+
+@tool(on_retry="again")
+def scale(state: ThreadState, grams: int) -> dict[str, Any]:
+    """Put something on the scale."""
+    if grams < 0:
+        raise ToolFailure("Nothing weighs less than nothing.")
+    return {"grams": grams, "token": state.idempotency_token}
+
+
+#: Prompts as tools; their answers are scripted by the arguments of each call.
+ADVISE = PromptTool(
+    name="advise",
+    prompt=Prompt(name="advice", parts=["You advise {who} on {topic}."], model="scripted:advice"),
+    parameters={"type": "object", "properties": {"question": {"type": "string"}}},
+    message="question",
+)
+WEIGH = PromptTool(
+    name="weigh",
+    prompt=Prompt(name="weighing", model="scripted:advice", tools=[scale]),
+    parameters={"type": "object"},
+)
 #: What the agent `guide` requires of its threads.
 CITY = {"properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -84,6 +107,7 @@ class Guests:
         return [
             replace(debate, model="offline:demo"),
             Agent(name="guide", model="scripted:script", required=CITY),
+            Agent(name="adviser", model="scripted:script", tools=[ADVISE, WEIGH], parallel_tool_calls=False),
             Agent(name="replier", side_a=talks_on),
             Agent(name="duel", kind="dual_ai", side_a=rules, side_b=rules, max_turns=5),
             Agent(name="voices", kind="dual_ai", side_a=rules, side_b=replace(rules, prompt=other), max_turns=4),
@@ -98,6 +122,14 @@ class Guests:
     def note(self, request: ModelRequest) -> None:
         """A model is asked."""
         self.requests.append(request)
+        if (name := request.messages[0]["id"]).startswith("aside_"):
+            if name.removeprefix("aside_") in self.stored():
+                self.repeats.append(f"{name} was asked while its call had a result")
+        else:
+            self._check_shown(request)
+        self.while_asked(len(self.requests))
+
+    def _check_shown(self, request: ModelRequest) -> None:
         shown = {message["id"] for message in request.messages}  # of two sides, the other is shown as a user
         shown |= {re.sub("d([0-9]+)$", r"s\1", name) for name in shown}  # what a stop tool said stands for its step
         thread = request.messages[0]["id"].split("_")[1]
@@ -105,7 +137,6 @@ class Guests:
         stored = {name for name in answers if "s" in name.rpartition("_")[2]}
         if stored - shown:
             self.repeats.append(f"asked with {sorted(shown)} while {sorted(stored)} were stored")
-        self.while_asked(len(self.requests))
 
     def _sample(self, agent: Agent) -> Agent:
         """A shipped agent, on the model that explains; what the turn plays itself is not for watching."""

@@ -259,9 +259,20 @@ def _sided(agent: str, *script: Mapping[str, Any]) -> Callable[[World], None]:
     return play
 
 
+#: What each prompt that is a tool is answered, in the arguments of its call.
+ADVICE = {"topic": "tea", "question": "Which?", "script": [step(text("Green, "), text("of course."))]}
+WEIGHTS = [event for grams in (5, 5, -1) for event in call(f"w{grams}", "scale", json.dumps({"grams": grams}))]
+SCALES = {"script": [step(text("All."), *WEIGHTS)]}
+ADVISED = step(*call("c1", "advise", json.dumps(ADVICE)), *call("c2", "weigh", json.dumps(SCALES)), stop="tool_calls")
+
 REPLIES = step(*call("r1", "reply", '{"text": "That is settled."}'), stop="tool_calls")
 STOPS = step(text("Enough."), *call("e1", "stop"), stop="tool_calls")
 FAILS = step(*call("f1", "fail"), stop="tool_calls")
+
+
+def _advised(world: World) -> None:
+    world.create({"script": [ADVISED, *[step(text("So be it."))] * AGAIN], "who": "me"}, agent="adviser")
+    world.rest()
 
 
 def _talked(world: World) -> None:
@@ -385,6 +396,7 @@ SCENARIOS = {
             first=4,
         ),
         Scenario(name="a human side", play=_talked, first=4),
+        Scenario(name="prompts as tools", play=_advised, first=4),
         Scenario(name="two children", play=_family, outcome=outcomes, first=4),
         Scenario(name="a blocking child", play=_helped, outcome=outcomes, first=4),
         Scenario(name="sessions gathered", play=_gathered, outcome=_runs_and_ends, first=6),

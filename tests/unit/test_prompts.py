@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chalicelib.agents.debate import debate
-from chalicelib.engine.agent import Agent, DefinitionError
+from chalicelib.engine.agent import Agent, DefinitionError, tool
 from chalicelib.engine.fitting import faults_of_arguments
+from chalicelib.engine.prompt_tool import PromptTool
 from chalicelib.engine.prompts import Prompt, Side
 
 Wrong = Callable[[], Any]
@@ -98,10 +100,74 @@ def test_each_side_of_the_debate_has_its_own_prompt_and_tools() -> None:
     assert "against" in voices[1].prompt
 
 
-def test_the_two_sided_agent_of_the_guide_is_a_whole_one() -> None:
-    guide = Path(__file__).parents[2] / "docs" / "agents.md"
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL) if "haggle" in block]
+def guide(name: str) -> Any:
+    """What the code of the guide that makes it makes."""
+    page = Path(__file__).parents[2] / "docs" / "agents.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (code,) = [block for block in blocks if f"{name} = Agent(" in block]
     made: dict[str, Any] = {"__name__": "guide"}
     exec(code, made)
-    assert set(made["haggle"].sides) == {"side_a", "side_b"}
-    assert made["haggle"].voice("side_b").system_for({"thing": "a boat"}).startswith("You haggle over a boat.")
+    return made[name]
+
+
+def test_the_agents_of_the_guide_are_whole_ones() -> None:
+    haggle = guide("haggle")
+    assert set(haggle.sides) == {"side_a", "side_b"}
+    assert haggle.voice("side_b").system_for({"thing": "a boat"}).startswith("You haggle over a boat.")
+    (summarise,) = guide("editor").tools_for({})
+    assert set(summarise.parameters["properties"]) == {"audience", "text"}
+
+
+# -- prompts as tools
+
+
+@tool(on_retry="again")
+def _look(place: str) -> str:
+    """Look at a place."""
+    return place
+
+
+@tool
+def _act() -> None:
+    """Do something once."""
+
+
+ADVICE = Prompt(name="advice", parts=["You advise."])
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"prompt": "You advise."}, "prompt must be a Prompt, not 'You advise.'"),
+        ({"message": "question"}, "message names 'question', which is no argument of it"),
+        ({"prompt": replace(ADVICE, tools=[_act])}, 'on_retry: "again" would run _act again too'),
+        (
+            {"prompt": replace(ADVICE, tools=[replace(_look, requires_approval=True)])},
+            "_look must be a function tool that needs no approval",
+        ),
+        (
+            {"prompt": replace(ADVICE, tools=[PromptTool(name="deep", prompt=ADVICE)])},
+            "deep must be a function tool that needs no approval",
+        ),
+        ({"timeout_seconds": 841}, "at most 840"),
+    ],
+)
+def test_a_wrong_prompt_tool_says_where_and_what(given: dict[str, Any], fault: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        PromptTool(**_any({"name": "advise", "prompt": ADVICE} | given))
+    assert fault in str(raised.value)
+    assert "test_prompts.py" in str(raised.value)
+
+
+def test_a_prompt_tool_takes_what_its_prompt_requires_else_a_message() -> None:
+    required = {"properties": {"topic": {"type": "string"}}, "required": ["topic"]}
+    assert PromptTool(name="advise", prompt=replace(ADVICE, required=required)).parameters == required
+    assert PromptTool(name="advise", prompt=ADVICE).parameters["required"] == ["message"]
+    surfaced = PromptTool(name="advise", prompt=replace(ADVICE, tools=[_act, _look]), on_retry="surface")
+    assert [inner.name for inner in surfaced.prompt.tools] == ["_act", "_look"]
+
+
+def test_only_a_model_can_call_a_prompt_tool() -> None:
+    advise: Any = PromptTool(name="advise", prompt=ADVICE)
+    with pytest.raises(ValueError, match="only a model can call this tool"):
+        advise.run(None, {})
