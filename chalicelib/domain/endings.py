@@ -199,13 +199,22 @@ def terminate(head: Head, now: int) -> Draft:
     told = Fact(type="thread.terminated", data={}, at=now)
     terminated = replace(head, terminated_at=now)
     if head.children:
-        terminated = replace(terminated, closing=True, due_at=AT_ONCE)
+        terminated = _closing(terminated)
     if head.run or head.queued:
         return Draft(after=terminated, facts=(told,))
     after, status = change_state(terminated, State.IDLE, cancel_reason(terminated), now)
     key = f"{head.reference}.terminated"
     report = Report(key=key, reference=head.reference, outcome="terminated", at=now) if head.parent else None
     return Draft(after=after, facts=(told, *status), report=report)
+
+
+def left_over(head: Head) -> Head:
+    """A terminated thread with work that waits still: it has to be taken back."""
+    return _closing(head) if head.terminated_at and (head.queued or head.pending) else head
+
+
+def _closing(head: Head) -> Head:
+    return replace(head, closing=True, due_at=AT_ONCE)
 
 
 def tombstone(head: Head, total_cost: int, now: int) -> Draft:

@@ -188,7 +188,7 @@ class Head:
     children: int = 0
     """Children that this thread has ever made, sessions included. 0: there is no registry to look at."""
     closing: bool = False
-    """Children of this thread have to be ended still: the sweep does it."""
+    """Its queue, or children of it, have to be ended still: the sweep does it."""
 
     epoch: int = 0
     wake: int = 0

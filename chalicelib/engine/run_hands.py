@@ -153,14 +153,15 @@ class RunHands:
             return True
 
     def terminate(self) -> None:
-        """See the state. What is queued ends as it comes up: each run finds its thread terminated."""
+        """See the state. What is queued is taken back by the sweep."""
         a = self.attempt
 
         def change(head: Head) -> Draft | None:
             if head.terminated_at:
                 return None
             ended = endings.terminate(head, a.clock.now())
-            return replace(ended, after=endings.ask_cancel(ended.after, head.commands, a.clock.now()))
+            after = endings.ask_cancel(endings.left_over(ended.after), head.commands, a.clock.now())
+            return replace(ended, after=after)
 
         with in_python():
             self.ask(change, False)

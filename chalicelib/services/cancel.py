@@ -58,15 +58,26 @@ class Cancel:
         return self._end(known(p.org, thread_id), idem, number=0, everything=everything)
 
     def terminate(self, p: Principal, thread_id: str, idem: Idempotency | None) -> Answer:
-        """The thread takes no more work: what is in flight is cancelled, what is queued and pending taken back. 200
-        {thread, command, run}, also for one that was terminated before.
+        """The thread takes no more work: what is in flight is cancelled, what is queued and pending taken back; the
+        sweep does what a crash leaves of that. 200 {thread, command, run}, also for one that was terminated before.
         """
         ref = known(p.org, thread_id)
         ended = self._end(ref, idem, number=0, everything=True, terminate=True)
         opened = self.store.open(ref, about=True)
         assert opened.about is not None, "a thread is created with its about row"
-        thread = wire.thread_body(ref, alive(opened.head), opened.about)
+        head = self.take_back(ref, opened.head)
+        thread = wire.thread_body(ref, alive(head), opened.about)
         return replace(ended, status=200, body={"thread": thread, **ended.body})
+
+    def take_back(self, ref: ThreadRef, head: Head | None) -> Head | None:
+        """Take back what is still queued and pending of a terminated thread; answers the head that is left. Raises
+        NotFound if it has been deleted meanwhile.
+        """
+        if head is None or not head.terminated_at or not (head.queued or head.pending):
+            return head
+        self._withdraw(ref, head, to_the_last=True)
+        self._end(ref, None, number=0, everything=True, terminate=True)  # a run of them may have been named meanwhile
+        return self.store.open(ref).head
 
     def _end(
         self, ref: ThreadRef, idem: Idempotency | None, *, number: int, everything: bool, terminate: bool = False
@@ -80,9 +91,8 @@ class Cancel:
                 raise NotFound
             if idem is not None and opened.remembered is not None:
                 return self._replay(ref, head, opened.remembered, idem)
-            if everything:
-                reason = endings.cancel_reason(replace(head, terminated_at=now) if terminate else head)
-                head = self._withdraw_surplus(ref, head, reason)
+            if everything and not terminate:
+                head = alive(self._withdraw(ref, head, to_the_last=False))
             key = idem.key if idem else None
             try:
                 taken_back = self._taken_back(ref, head, now, everything=everything, terminate=terminate)
@@ -97,7 +107,10 @@ class Cancel:
     def _taken_back(self, ref: ThreadRef, head: Head, now: int, *, everything: bool, terminate: bool) -> Draft:
         """What is queued and pending is withdrawn, and the thread terminated, as asked."""
         begun = endings.terminate(head, now) if terminate and not head.terminated_at else Draft(after=head)
-        return then(begun, lambda at: self._withdrawal(ref, at, now)) if everything else begun
+        if not everything:
+            return begun
+        taken_back = then(begun, lambda at: self._withdrawal(ref, at, self._waiting(ref, at), now))
+        return replace(taken_back, after=endings.left_over(taken_back.after))
 
     def _plan(self, ref: ThreadRef, taken_back: Draft, number: int, *, key: str | None, nonce: str, now: int) -> _Plan:
         """What becomes of run `number` (0: none) behind what is taken back already."""
@@ -138,10 +151,10 @@ class Cancel:
             ref, head, run, reason=endings.cancel_reason(head), promoted=left, first_queued=first, now=now
         )
 
-    def _withdrawal(self, ref: ThreadRef, head: Head, now: int) -> Draft:
-        rows = self._waiting(ref, head)
-        some = tuple(rows[: queueing.placeable(rows, WITHDRAWN_A_WRITE)])
-        return endings.withdraw_all(ref, head, some, reason=endings.cancel_reason(head), now=now)
+    def _withdrawal(self, ref: ThreadRef, head: Head, waiting: list[Command], now: int) -> Draft:
+        """As much of what waits as one write takes back: the newest, so that what is left keeps its first."""
+        newest = waiting[-queueing.placeable(reversed(waiting), WITHDRAWN_A_WRITE) :] if waiting else []
+        return endings.withdraw_all(ref, head, tuple(newest), reason=endings.cancel_reason(head), now=now)
 
     def _waiting(self, ref: ThreadRef, head: Head) -> list[Command]:
         """Queued runs and pending joins, oldest first; never the run in flight."""
@@ -154,15 +167,17 @@ class Cancel:
             if row.state is CommandState.QUEUED and row.kind == "run.create" and row.number != head.run
         ]
 
-    def _withdraw_surplus(self, ref: ThreadRef, head: Head, reason: str) -> Head:
-        """A queue longer than one write takes back is shortened from its end first, so that nothing of it starts."""
-        while queueing.placeable(waiting := self._waiting(ref, head), WITHDRAWN_A_WRITE) < len(waiting):
+    def _withdraw(self, ref: ThreadRef, head: Head | None, *, to_the_last: bool) -> Head | None:
+        """A queue is shortened from its end, so that nothing of it starts: `to_the_last` command, or until one write
+        takes back what is left.
+        """
+        while head is not None and not head.deleted_at and (waiting := self._waiting(ref, head)):
+            if not to_the_last and queueing.placeable(waiting, WITHDRAWN_A_WRITE) == len(waiting):
+                break
             now = self.appender.clock.now()
-            last = tuple(waiting[-queueing.placeable(reversed(waiting), WITHDRAWN_A_WRITE) :])
-            draft = endings.withdraw_all(ref, head, last, reason=reason, now=now)
+            draft = self._withdrawal(ref, head, waiting, now)
             commit = commit_of(ref, head, draft, now=now, write=self.appender.ids.token())
-            result = self.appender.log.commit(commit)
-            head = alive(result.head)
+            head = self.appender.log.commit(commit).head
         return head
 
     def _write(

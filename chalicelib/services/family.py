@@ -1,4 +1,5 @@
-"""The end of a thread reaches its children: those of a terminated thread, and those that a cancelled call waited for.
+"""The end of a thread reaches its queue and its children: all of a terminated thread, and the children that a cancelled
+call waited for.
 
 It is done after the write that ended the parent, top-down and again until it is whole: first the row of the registry is
 closed, so that the child can neither be made nor report any more, then the child is terminated, which closes its own
@@ -29,9 +30,15 @@ class Family:
     cancel: Cancel
 
     def close(self, ref: ThreadRef) -> None:
-        """End the children of a thread that have to be ended. Raises RetryLater: the sweep comes again."""
+        """End what is queued, and the children that have to be ended. Raises RetryLater: the sweep comes again."""
         head = self.store.open(ref).head
         if head is None or not head.closing:
+            return
+        try:
+            head = self.cancel.take_back(ref, head)
+        except NotFound:
+            return
+        if head is None:
             return
         for child in registry(self.store, ref):
             if child.kind is ChildKind.THREAD and _has_to_end(head, child):

@@ -221,7 +221,7 @@ class World:
             try:
                 self.house.delete.delete_thread(self.principal, self.thread.id)
             except (Died, RetryLater) as error:
-                self._revive(isinstance(error, Died))
+                self.revive(isinstance(error, Died))
                 continue
             except NotFound:
                 pass
@@ -286,7 +286,7 @@ class World:
             try:
                 answer = send(self.house)
             except (Died, RetryLater) as error:
-                self._revive(isinstance(error, Died))
+                self.revive(isinstance(error, Died))
                 continue
             self.answers.append(answer)
             return answer
@@ -308,7 +308,7 @@ class World:
             runner.run(event, context or Context(), house=lambda: self.house)
         except Died:
             self.stuck.append(dict(received))
-            self._revive(died=True)
+            self.revive(died=True)
         except RuntimeError:  # the runner's way to say that the message must come again
             self._show(received)
         else:
@@ -326,7 +326,7 @@ class World:
         try:
             self.house.sweep.run()
         except Died:
-            self._revive(died=True)
+            self.revive(died=True)
         except RetryLater:
             pass  # the next one will
 
@@ -385,7 +385,7 @@ class World:
         items: list[dict[str, Any]] = page["items"]
         return items
 
-    def _revive(self, died: bool) -> None:
+    def revive(self, died: bool) -> None:
         self.deaths += died
         self.tap.is_dead = False
         self.house = self.process()
