@@ -6,7 +6,7 @@ function that answers HTTP never loads the engine.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalice.app import (
     CloudWatchEvent,
@@ -17,14 +17,16 @@ from chalice.app import (
 
 from chalicelib.doors.application import Application
 from chalicelib.doors.http import commands, endpoints, events, files, messages, notes, people, runs, service, threads
-from chalicelib.doors.http.house import House
+
+if TYPE_CHECKING:
+    from chalicelib.doors.http.house import House
 
 # Names at deployment; the template merged at packaging puts the real queue and the table's own stream in their place.
 WAKE_QUEUE = "turnlog-wake.fifo"
 STREAM_ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/turnlog/stream/latest"
 
 
-def _house() -> House:
+def _house() -> "House":
     house: House = import_module("chalicelib.bootstrap").house()
     return house
 

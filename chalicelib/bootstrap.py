@@ -11,18 +11,19 @@ from chalicelib.adapters.clients import Clients
 from chalicelib.adapters.directory import TableDirectory
 from chalicelib.adapters.file_objects import S3FileObjects
 from chalicelib.adapters.queue import SqsQueue
-from chalicelib.adapters.sockets import ManagedSockets
 from chalicelib.adapters.store import TableStore
 from chalicelib.adapters.system import SystemClock, SystemIds
 from chalicelib.adapters.table import Table, connect
 from chalicelib.domain.model import Tokens
-from chalicelib.ports import Clock, Ids, Models
+from chalicelib.ports import Clock, Ids
 from chalicelib.services.credentials import Credentials
 from chalicelib.settings import Settings
 
 if TYPE_CHECKING:  # these rooms are loaded by the functions that need them, not by all
+    from chalicelib.adapters.sockets import ManagedSockets
     from chalicelib.engine.agent import Agent
     from chalicelib.engine.environment import Environment
+    from chalicelib.ports import Models
     from chalicelib.services.accept import Accept
     from chalicelib.services.appending import Appender
     from chalicelib.services.call_endpoint import CallEndpoint
@@ -56,7 +57,7 @@ class House:
         *,
         clock: Clock | None = None,
         ids: Ids | None = None,
-        models: Models | None = None,
+        models: "Models | None" = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -105,8 +106,10 @@ class House:
         return SqsQueue(self.clients, self.settings.queue_url)
 
     @cached_property
-    def sockets(self) -> ManagedSockets:
+    def sockets(self) -> "ManagedSockets":
         """Pushes."""
+        from chalicelib.adapters.sockets import ManagedSockets
+
         return ManagedSockets(self.clients, self.settings.socket_endpoint)
 
     @cached_property
@@ -351,7 +354,7 @@ class House:
 
         return Hear(store=self.store, objects=self.file_objects, appender=self.appender)
 
-    def _registry(self) -> Models:
+    def _registry(self) -> "Models":
         from chalicelib.engine.models import ModelRegistry, ProviderSettings
 
         providers = ProviderSettings(

@@ -9,8 +9,7 @@ release) is not touched by a change.
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # An attribute value as the SDK takes and gives it: {"S": "text"}, {"N": "1"}, {"B": b"..."}, {"BOOL": True}.
 Value = Mapping[str, Any]
@@ -48,8 +47,7 @@ def unpack(value: Value) -> Any:
     return json.loads(zlib.decompress(data[1:], RAW_WINDOW))
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """How a field of a record is kept in an attribute."""
 
     field: str

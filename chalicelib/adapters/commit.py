@@ -7,9 +7,8 @@ may have moved the head since. A refused condition: Moved. Anything that passes:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -32,8 +31,7 @@ HEAD_ACTION, PAGE_ACTION = 0, 1  # places in every transaction that has them
 Action = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """A commit made ready: the transaction, the head that it writes, and where its actions stand in it."""
 
     commit: Commit

@@ -11,6 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from chalicelib import ports
 from chalicelib.adapters import keys
 from chalicelib.adapters.codec import Column, Item, Value, decode, encode, flag, number, text
 from chalicelib.adapters.keys import Key
@@ -19,7 +20,7 @@ from chalicelib.adapters.table import REFUSED, Refused, Table, Unfinished, reaso
 from chalicelib.adapters.writes import EXISTS, NEW, Test, check, delete, primary, put, update
 from chalicelib.adapters.writes import number as amount
 from chalicelib.domain.ids import ThreadRef
-from chalicelib.ports import Connection, KeyRow, Subscriber, Ticket
+from chalicelib.ports import KeyRow
 
 DAY = 86_400  # seconds; API Gateway ends a connection after two hours (quotas page)
 BATCH_WRITE = 25  # rows in a BatchWriteItem (API reference)
@@ -82,29 +83,29 @@ class TableDirectory:
         except Refused:
             return
 
-    def put_ticket(self, ticket: Ticket) -> None:
+    def put_ticket(self, ticket: "ports.Ticket") -> None:
         """See the port."""
         row = _row(TICKET, ticket) | _ttl(ticket.expires_at)
         self._table.write("put_item", put(self._table.name, keys.ticket(ticket.sha256), row))
 
-    def burn_ticket(self, sha256: str) -> Ticket | None:
+    def burn_ticket(self, sha256: str) -> "ports.Ticket | None":
         """See the port. When the answer to the delete is lost, nobody gets the ticket."""
         request = delete(self._table.name, keys.ticket(sha256), EXISTS)
         try:
             answer = self._table.write("delete_item", {**request, "ReturnValues": "ALL_OLD"})
         except Refused:
             return None
-        return Ticket(**decode(TICKET, answer["Attributes"]))
+        return ports.Ticket(**decode(TICKET, answer["Attributes"]))
 
-    def connect(self, connection: Connection) -> None:
+    def connect(self, connection: "ports.Connection") -> None:
         """See the port."""
         row = _row(CONNECTION, connection) | _ttl(connection.opened_at + DAY * SECOND)
         self._table.write("put_item", put(self._table.name, keys.connection(connection.id), row))
 
-    def connection(self, connection_id: str) -> Connection | None:
+    def connection(self, connection_id: str) -> "ports.Connection | None":
         """See the port."""
         item = self._one(keys.connection(connection_id))
-        return Connection(**decode(CONNECTION, item)) if item else None
+        return ports.Connection(**decode(CONNECTION, item)) if item else None
 
     def disconnect(self, connection_id: str) -> None:
         """See the port. The connection goes first: from then on nothing can be subscribed for it."""
@@ -115,7 +116,7 @@ class TableDirectory:
         pairs = [(keys.subscriber(ref, connection_id), note) for note, ref in threads if ref]
         self._delete(key for pair in pairs for key in pair)
 
-    def subscribe(self, subscriber: Subscriber) -> None:
+    def subscribe(self, subscriber: "ports.Subscriber") -> None:
         """See the port. For a connection that is gone nothing is stored: no row may outlive its connection."""
         ref = ThreadRef(subscriber.org, subscriber.token)
         ttl = _ttl(self._table.patience.clock.now() + DAY * SECOND)
@@ -131,11 +132,11 @@ class TableDirectory:
         """See the port."""
         self._delete([keys.subscriber(ref, connection_id), keys.subscription(connection_id, ref)])
 
-    def subscribers(self, ref: ThreadRef) -> list[Subscriber]:
+    def subscribers(self, ref: ThreadRef) -> "list[ports.Subscriber]":
         """See the port."""
-        return [Subscriber(**decode(SUBSCRIBER, item)) for item in self._table.query(keys.subscribers(ref))]
+        return [ports.Subscriber(**decode(SUBSCRIBER, item)) for item in self._table.query(keys.subscribers(ref))]
 
-    def move_cursor(self, subscriber: Subscriber, cursor: int, *, live: bool = False) -> bool:
+    def move_cursor(self, subscriber: "ports.Subscriber", cursor: int, *, live: bool = False) -> bool:
         """See the port."""
         ended = ("catching_until",) if live else ()
         try:
@@ -146,7 +147,7 @@ class TableDirectory:
             return self._end_catching(subscriber)
         return True
 
-    def _end_catching(self, subscriber: Subscriber) -> bool:
+    def _end_catching(self, subscriber: "ports.Subscriber") -> bool:
         try:
             self._update(subscriber, EXISTS, remove=("catching_until",))
         except Refused:
@@ -154,7 +155,12 @@ class TableDirectory:
         return True
 
     def _update(
-        self, subscriber: Subscriber, test: Test, *, put: Mapping[str, Value] | None = None, remove: Iterable[str]
+        self,
+        subscriber: "ports.Subscriber",
+        test: Test,
+        *,
+        put: Mapping[str, Value] | None = None,
+        remove: Iterable[str],
     ) -> None:
         key = keys.subscriber(ThreadRef(subscriber.org, subscriber.token), subscriber.connection)
         self._table.write("update_item", update(self._table.name, key, test, put=put, remove=remove))

@@ -13,9 +13,8 @@ Who has all pages can check that none was changed, left out or put in.
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from chalicelib.adapters import dictionary, keys
 from chalicelib.adapters.codec import DEFLATE_LEVEL, RAW_WINDOW, Item, Value, to_json
@@ -26,8 +25,7 @@ PAGE_BYTES = 128 * 1024  # of JSON text; a larger page would make readers inflat
 PLAIN, WITH_DICTIONARY_ONE = 0, 2  # first byte of a body
 
 
-@dataclass(frozen=True, kw_only=True)
-class Page:
+class Page(NamedTuple):
     """Events `first` to `last` and the hash chain after them."""
 
     first: int

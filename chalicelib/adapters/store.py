@@ -6,9 +6,9 @@ the same request, and a write whose answer was lost is recognised by its own nam
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pynamodb.expressions.operand import Path
 
@@ -32,8 +32,7 @@ SORT, ACTIVITY, DUE = Path("sk"), Path("act_sk"), Path("due_at")
 ABOUT_THREADS = 50  # two rows a thread, 100 keys in a batch read
 
 
-@dataclass(frozen=True, kw_only=True)
-class Family:
+class Family(NamedTuple):
     """Rows that are numbered from 1 without holes and kept in blocks."""
 
     size: int

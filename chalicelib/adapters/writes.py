@@ -5,19 +5,18 @@ newer release survives a change by this one.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from chalicelib.adapters.codec import Item, Value, size
 from chalicelib.adapters.keys import Key
 
 
-@dataclass
 class Names:
     """Placeholders of one request; every name is aliased, so that no reserved word can matter."""
 
-    names: dict[str, str] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.values: dict[str, Value] = {}
 
     def name(self, attribute: str) -> str:
         """The placeholder of an attribute."""
@@ -37,8 +36,7 @@ class Names:
         return {name: content for name, content in fields.items() if content}
 
 
-@dataclass(frozen=True)
-class Test:
+class Test(NamedTuple):
     """One comparison: `attribute op value`; ops `exists` and `absent` take no value."""
 
     attribute: str

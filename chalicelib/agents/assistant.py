@@ -5,7 +5,6 @@ import operator
 import re
 from collections.abc import Callable
 from datetime import datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from chalicelib.engine.agent import Agent, ToolFailure, tool
 from chalicelib.engine.state import ThreadState
@@ -43,6 +42,8 @@ def calculate(expression: str) -> float:
 @tool(timeout_seconds=5, on_retry="again")
 def current_time(time_zone: str = "UTC") -> str:
     """The date and time now, in a time zone such as Europe/Lisbon."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # the front door reads definitions and calls no tool
+
     try:
         return datetime.now(ZoneInfo(time_zone)).strftime("%A, %d %B %Y, %H:%M (%Z)")
     except (ZoneInfoNotFoundError, ValueError):

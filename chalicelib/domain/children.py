@@ -12,11 +12,12 @@ from chalicelib.domain import queueing, values
 from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import KB
+from chalicelib.domain.limits import LIVE as LIVE  # who makes children reads it beside DEPTH
 from chalicelib.domain.model import Call, Child, ChildKind, Head, Outcome, Report, Reporting, ReportKind
 from chalicelib.domain.queueing import Draft
 
-#: Spec section 10: threads above a child, and children of one thread that are at work at once.
-DEPTH, LIVE = 5, 50
+#: Spec section 10: threads above a child.
+DEPTH = 5
 #: Of what a child has said, in the message or the result that tells its parent.
 RESULT_BYTES = 16 * KB
 #: Reports that one write takes in: a message, its number and the row of the inbox each, of at most 90 actions.

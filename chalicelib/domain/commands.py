@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from chalicelib.domain.model import File
-
 Part = Mapping[str, Any]
 
 
@@ -147,23 +145,6 @@ class Call:
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
     body: Any
-
-
-@dataclass(frozen=True, kw_only=True)
-class Called:
-    """What an endpoint of an agent answers: status, safe JSON, headers of its own."""
-
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileContent:
-    """A file and its bytes; `data` None: they are larger than an answer."""
-
-    file: File
-    data: bytes | None
 
 
 @dataclass(frozen=True, kw_only=True)

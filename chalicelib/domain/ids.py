@@ -18,7 +18,7 @@ key of the row follows from the id and the caller's org. The org is never part o
 
 import re
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 OrgId = NewType("OrgId", str)
 ThreadId = NewType("ThreadId", str)
@@ -97,8 +97,7 @@ class ThreadRef:
         return f"qst_{self.token}_{run}_{step}_{position}_{number}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MessageTag:
+class MessageTag(NamedTuple):
     """Where a message came from: a command, a step of a run, code of a run (`step` 0), or its place says it."""
 
     command: int = 0

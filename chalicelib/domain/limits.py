@@ -24,6 +24,7 @@ EFFECT_BYTES = 8 * KB  # of the arguments of an effect: a hundred of them are be
 EFFECT_DAYS = 366  # how far ahead an effect may be due
 RESPONSE_BYTES = 1024 * KB  # of a page of HTTP and of a websocket replay
 QUEUED_COMMANDS = 1_000  # of a thread
+LIVE = 50  # children of a thread that are at work at once (spec section 10)
 LIST_LIMIT = 100
 LIST_DEFAULT = 50
 KEY_CHARACTERS = 255  # Idempotency-Key

@@ -25,7 +25,8 @@ from chalicelib.domain import limits
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 CUT_MARKER = "…[cut]"
 
-_UNSAFE = re.compile("[\ud800-\udfff\0]")
+#: What no stored text may hold: NUL, and halves of characters.
+UNTEXTUAL = re.compile("[\ud800-\udfff\0]")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _ENCODED_HALF = re.compile(rb"(\xed[\xa0-\xbf][\x80-\xbf])")  # a surrogate half as UTF-8 would write it (CESU-8)
 _OPEN_TAIL = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
@@ -58,7 +59,7 @@ def loads(text: str | bytes) -> Any:
 
 def safe_text(text: str) -> str:
     """Text that always encodes as UTF-8: pairs of surrogate halves joined, a lone half or NUL becomes one U+FFFD."""
-    if not _UNSAFE.search(text):
+    if not UNTEXTUAL.search(text):
         return text
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return joined.replace("\0", REPLACEMENT)

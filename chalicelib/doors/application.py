@@ -14,7 +14,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalice.app import Chalice, ChaliceViewError, Request, Response, RouteEntry, WebsocketAPI
 
@@ -22,7 +22,9 @@ from chalicelib.domain.commands import Principal
 from chalicelib.domain.errors import MethodNotAllowed, NotFound, Refusal
 from chalicelib.doors import auth, problems
 from chalicelib.doors.http.exchange import Exchange, opened, running
-from chalicelib.doors.http.house import House
+
+if TYPE_CHECKING:
+    from chalicelib.doors.http.house import House
 
 REQUEST_ID = "Turnlog-Request-Id"
 _EVERY_ANSWER = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -41,7 +43,7 @@ class _NoSocketClient(WebsocketAPI):
 class Application(Chalice):
     """Chalice with one error form, requests that do not cross, and a house that is built on first use."""
 
-    def __init__(self, app_name: str, *, house: Callable[[], House]) -> None:
+    def __init__(self, app_name: str, *, house: "Callable[[], House]") -> None:
         # No handler of Chalice's own on stdout and no change to the environment: telemetry and settings own those.
         super().__init__(app_name, configure_logs=False, env={})
         self.websocket_api = _NoSocketClient(env={})

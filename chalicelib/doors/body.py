@@ -11,17 +11,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from chalicelib.domain.errors import Fault, InvalidRequest, TooLarge
 from chalicelib.domain.limits import BODY_BYTES, JSON_DEPTH
+from chalicelib.domain.values import UNTEXTUAL
 
 # A string (closed or not) is one token, so that brackets inside it do not count. The possessive quantifiers keep an
 # unclosed string linear: without them each quote in it would be tried as a start again.
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
-_UNTEXTUAL = re.compile("[\x00\ud800-\udfff]")
 # The largest double is 1.8e308: an integer with more digits is beyond it, and int() of 4,301 digits raises.
 _INT_CHARACTERS = 310
 # Faults that one answer names; a body of a million bad strings gets these and no more.
@@ -29,8 +28,7 @@ FAULTS = 20
 _KEY_CHARACTERS = 64  # of a key inside a path that goes back to the caller
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Wrong:
+class _Wrong(NamedTuple):
     """Stands in the parsed value where the text held something that JSON values may not hold."""
 
     message: str
@@ -74,13 +72,13 @@ def refuse(faults: Iterable[Fault]) -> None:
 def join_path(path: str, name: str | int) -> str:
     """A dotted path one step deeper. A key of the caller is cut, and what is no text in it is replaced."""
     step = str(name)[:_KEY_CHARACTERS]
-    step = _UNTEXTUAL.sub("\ufffd", step)
+    step = UNTEXTUAL.sub("\ufffd", step)
     return f"{path}.{step}" if path else step
 
 
 def untextual(text: str) -> str | None:
     """What is wrong with a text, or None: NUL and half characters cannot be stored and sent as UTF-8."""
-    found = _UNTEXTUAL.search(text)
+    found = UNTEXTUAL.search(text)
     if found is None:
         return None
     if found[0] == "\x00":

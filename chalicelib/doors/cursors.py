@@ -9,8 +9,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from chalicelib.domain.errors import InvalidRequest
 
@@ -19,8 +18,7 @@ _MAC_BYTES = 32  # SHA-256
 CHARACTERS = 4_096
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scope:
+class Scope(NamedTuple):
     """What a cursor belongs to. `inside` is the thread or run of the list, "" for lists of the org."""
 
     org: str

@@ -24,10 +24,10 @@ from chalicelib.engine.hooks import NO_HOOKS, Hooks
 from chalicelib.engine.prompts import MAX_TURNS, SIDE_A, SIDE_B, Prompt, Side, check_model, check_required, filled
 from chalicelib.engine.schema import SchemaError, parameters_of
 from chalicelib.engine.state import ThreadState
-from chalicelib.ports import ToolSpec
 
 if TYPE_CHECKING:
     from chalicelib.engine.stops import Cast
+    from chalicelib.ports import ToolSpec
 
 #: Longest a tool or a model call may take: a Lambda lives 900 s and needs a reserve to store what came of it.
 MAX_SECONDS = 840.0
@@ -84,8 +84,10 @@ class Tool:
             return True
 
     @property
-    def spec(self) -> ToolSpec:
+    def spec(self) -> "ToolSpec":
         """The tool as the model sees it."""
+        from chalicelib.ports import ToolSpec  # the doors read definitions and ask no model
+
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
 
 

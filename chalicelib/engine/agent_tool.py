@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.domain.children import LIVE
+from chalicelib.domain.limits import LIVE
 from chalicelib.domain.relations import Reporting
 from chalicelib.engine.agent import DefinitionError, Tool
 from chalicelib.engine.state import ThreadState

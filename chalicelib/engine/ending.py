@@ -5,7 +5,7 @@ What stays open when nobody's attempt is alive is read back from the log: the de
 streamed, and the calls of the last answer that have no result.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from chalicelib.domain.model import (
 from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft, then
 from chalicelib.domain.sessions import Next
+from chalicelib.engine.waiting import next_queued, oldest_join, second_queued
 from chalicelib.ports import Store
 
 #: Finished calls that `run.cancelled` names, newest first: enough to see what was done, bounded (I11).
@@ -306,39 +307,6 @@ def _fitting(parts: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
             return tuple({**part, "content": values.cut_value(part["content"], most)[0]} for part in parts)
         left -= size
     return tuple(parts)
-
-
-def oldest_join(store: Store, ref: ThreadRef, ranges: Iterable[tuple[int, int]]) -> Command | None:
-    """The oldest pending join within these ranges of commands."""
-    found = [join for low, high in ranges if (join := next(pending_joins(store, ref, low, high), None))]
-    return min(found, key=lambda join: join.number, default=None)
-
-
-def pending_joins(store: Store, ref: ThreadRef, low: int, high: int) -> Any:
-    """Pending joins with low <= number <= high, in order."""
-    return (c for c in commands_between(store, ref, low, high) if c.is_pending_join)
-
-
-def second_queued(store: Store, ref: ThreadRef, head: Head) -> int:
-    """Number of the run behind the first of the queue, 0 if there is none."""
-    return next_queued(store, ref, head, after=head.first_queued) if head.queued > 1 else 0
-
-
-def next_queued(store: Store, ref: ThreadRef, head: Head, *, after: int) -> int:
-    """Number of the first queued run behind a number, 0 if there is none."""
-    rows = commands_between(store, ref, after + 1, head.commands)
-    return next((c.number for c in rows if c.is_run and c.state is CommandState.QUEUED), 0)
-
-
-def commands_between(store: Store, ref: ThreadRef, low: int, high: int) -> Any:
-    """All commands with low <= number <= high, page by page."""
-    after = low - 1
-    while after < high:
-        rows = store.commands(ref, after=after, before=high + 1, limit=100)
-        yield from rows
-        if not rows:
-            return
-        after = rows[-1].number
 
 
 def _completed(ref: ThreadRef, head: Head, message: Message, now: int) -> Fact:

@@ -19,12 +19,13 @@ from chalicelib.domain.model import Call, Command, Head, Message, Outcome, Role
 from chalicelib.engine import changing, context, messages
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
 from chalicelib.engine.files import Shelf
-from chalicelib.engine.hooks import UNFIT, Blocked, blocked_by, hook_failure
+from chalicelib.engine.hooks import Blocked
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.run_files import Asked, RunFiles
 from chalicelib.engine.run_hands import RunHands
 from chalicelib.engine.speech import AskedCall, Speech
 from chalicelib.engine.state import ThreadState
+from chalicelib.engine.updating import UNFIT, blocked_by, hook_failure
 from chalicelib.engine.workers import Flag
 
 Parts = tuple[Mapping[str, Any], ...]

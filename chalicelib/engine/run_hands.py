@@ -20,8 +20,9 @@ from chalicelib.engine import effects, messages
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.files import Change
 from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python
-from chalicelib.engine.hooks import Blocked, Updating, hook_failure
+from chalicelib.engine.hooks import Blocked
 from chalicelib.engine.notes import Notebook
+from chalicelib.engine.updating import Updating, hook_failure
 
 RETRY_AFTER_SECONDS = 5
 

@@ -11,8 +11,18 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from chalicelib.engine.state import ThreadState
 
@@ -33,8 +43,7 @@ class SchemaError(Exception):
     """A parameter's type cannot be told to a model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
+class Shape(NamedTuple):
     """The parameters of a function: their schema, and whether it takes the thread's state first."""
 
     schema: dict[str, Any]

@@ -28,6 +28,7 @@ from chalicelib.engine.journal import CallIdsTaken, CancelSeen, Decide
 from chalicelib.engine.registry import reports
 from chalicelib.engine.speech import Speech
 from chalicelib.engine.stops import Next
+from chalicelib.engine.waiting import pending_joins
 
 #: Pending joins that one write takes in: three actions each in a transaction of at most 90 (design section 4.4).
 JOINS_A_WRITE = 20
@@ -219,7 +220,7 @@ class Turn:
         ranges = [] if self.bound_taken else list(self.attempt.command.joins)
         ranges += queueing.free_joins(head)
         store, ref = self.attempt.store, self.attempt.ref
-        rows = [row for low, high in ranges for row in ending.pending_joins(store, ref, low, high)]
+        rows = [row for low, high in ranges for row in pending_joins(store, ref, low, high)]
         return tuple(sorted(rows, key=lambda row: row.number))
 
     def _ask(self) -> Speech | Failed:

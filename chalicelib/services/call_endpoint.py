@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.domain import entries, values
-from chalicelib.domain.commands import Call, Called, Principal
+from chalicelib.domain.commands import Call, Principal
 from chalicelib.domain.entries import LogRow
 from chalicelib.domain.errors import (
     EndpointFailed,
@@ -33,6 +33,15 @@ from chalicelib.services.appending import alive, known
 from chalicelib.services.outside import Outside
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """What an endpoint of an agent answers: status, safe JSON, headers of its own."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ nothing.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from chalicelib.domain import endings, queueing, wire
 from chalicelib.domain.commands import Answer, Idempotency, Principal
@@ -17,8 +17,8 @@ from chalicelib.domain.errors import KeyReused, NotFound
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import Command, CommandState, Head, RunStatus
 from chalicelib.domain.queueing import Draft, StaleHead, then
-from chalicelib.engine import ending
 from chalicelib.engine.log import commit_of
+from chalicelib.engine.waiting import commands_between, next_queued, oldest_join
 from chalicelib.ports import Moved, Remembered, Store
 from chalicelib.services.appending import Appender, alive, kept_key, known
 
@@ -26,8 +26,7 @@ from chalicelib.services.appending import Appender, alive, kept_key, known
 WITHDRAWN_A_WRITE = 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What a cancel comes to on this head: nothing to write (`draft` None), or a draft and the code to answer."""
 
     status: int
@@ -123,6 +122,8 @@ class Cancel:
             return _Plan(status=200, run=number, command=run.cancelled_by, draft=changed)
         if head.run == number and head.cancel:
             return _Plan(status=200, run=number, command=head.cancel, draft=changed)
+        from chalicelib.engine import ending  # most cancels end nothing by themselves
+
         asked = _asked(head, run, key, nonce, now)
         noted = replace(taken_back, after=replace(head, commands=asked.number), commands=(*taken_back.commands, asked))
         if run.parked is not None:
@@ -145,8 +146,8 @@ class Cancel:
     def _end_queued(self, ref: ThreadRef, head: Head, run: Command, now: int) -> Draft:
         first = head.first_queued
         if first == run.number:
-            first = ending.next_queued(self.store, ref, head, after=run.number) if head.queued > 1 else 0
-        left = ending.oldest_join(self.store, ref, run.joins)
+            first = next_queued(self.store, ref, head, after=run.number) if head.queued > 1 else 0
+        left = oldest_join(self.store, ref, run.joins)
         return endings.end_queued(
             ref, head, run, reason=endings.cancel_reason(head), promoted=left, first_queued=first, now=now
         )
@@ -163,7 +164,7 @@ class Cancel:
             return []
         return [
             row
-            for row in ending.commands_between(self.store, ref, low, head.commands)
+            for row in commands_between(self.store, ref, low, head.commands)
             if row.state is CommandState.QUEUED and row.kind == "run.create" and row.number != head.run
         ]
 

@@ -10,13 +10,16 @@ import base64
 import hmac
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 from chalicelib.domain.commands import Level, Principal
 from chalicelib.domain.errors import Unauthorized
-from chalicelib.ports import Clock, Directory, Ids, KeyRow
+from chalicelib.ports import Clock, Ids, KeyRow
+
+if TYPE_CHECKING:
+    from chalicelib.ports import Directory
 
 CACHE_SECONDS = 30  # half of what spec section 6 allows an ended credential to go on receiving
 CACHE_KEYS = 1_024  # of one process; a row is below 1 KB
@@ -26,8 +29,7 @@ _SECRET_TOKENS = 3  # of 100 random bits each: more than 256
 _KEY = re.compile(r"(tl_([A-Za-z0-9-]{1,32})_([a-z2-7]{20})_([A-Za-z0-9]{43,128}))_([a-z2-7]{6})", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeyText:
+class KeyText(NamedTuple):
     """A key as its text says it: nothing here is proof of anything but the absence of typos."""
 
     text: str
@@ -76,7 +78,7 @@ def _checksum(body: str) -> str:
 class Credentials:
     """Valid or not, for doors and at each push. Safe to use from several threads."""
 
-    def __init__(self, *, directory: Directory, clock: Clock) -> None:
+    def __init__(self, *, directory: "Directory", clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
         self._rows: OrderedDict[str, tuple[int, KeyRow]] = OrderedDict()

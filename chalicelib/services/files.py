@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chalicelib.domain.commands import Answer, FileContent, Idempotency, Page, Principal, StartUpload, Upload
+from chalicelib.domain.commands import Answer, Idempotency, Page, Principal, StartUpload, Upload
 from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, TooLarge
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import FILE_BYTES, UPLOAD_BYTES
@@ -24,6 +24,14 @@ from chalicelib.services.appending import Appender, alive, kept_key, known
 #: How long an address for an upload is good: 100 MB over a slow line. It is signed anew for a replay.
 ADDRESS_SECONDS = 3600
 MICROS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileContent:
+    """A file and its bytes; `data` None: they are larger than an answer."""
+
+    file: File
+    data: bytes | None
 
 
 @dataclass(frozen=True, kw_only=True)

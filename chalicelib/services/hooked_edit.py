@@ -15,8 +15,9 @@ from chalicelib.domain.errors import Forbidden
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.engine import messages
 from chalicelib.engine.agent import Agent
-from chalicelib.engine.hooks import Blocked, Hooks, Updating, hook_failure
+from chalicelib.engine.hooks import Blocked, Hooks
 from chalicelib.engine.state import ThreadState
+from chalicelib.engine.updating import Updating, hook_failure
 from chalicelib.engine.workers import Flag
 from chalicelib.services import guests
 from chalicelib.services.appending import alive, known

@@ -24,13 +24,14 @@ from chalicelib.engine.agent import Agent
 from chalicelib.engine.environment import Environment
 from chalicelib.engine.files import Change, Shelf
 from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python
-from chalicelib.engine.hooks import Blocked, Updating, hook_failure
+from chalicelib.engine.hooks import Blocked
 from chalicelib.engine.kin import Kin
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.notes import check_name, checked_value
 from chalicelib.engine.run_files import Abandoned, RunFiles
 from chalicelib.engine.run_hands import user_body
 from chalicelib.engine.state import ThreadState
+from chalicelib.engine.updating import Updating, hook_failure
 from chalicelib.ports import Cancel, Committed, FileObjects, Remembered, Store
 from chalicelib.services.appending import KEPT_MICROS, Appender, alive, the_house
 from chalicelib.services.cancel import Cancel as CancelService

@@ -15,7 +15,7 @@ from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.limits import LIST_DEFAULT, RESPONSE_BYTES
 from chalicelib.domain.model import About, Command, CommandState, Head, Message
 from chalicelib.engine.agent import Agent
-from chalicelib.engine.ending import commands_between
+from chalicelib.engine.waiting import commands_between
 from chalicelib.ports import Blobs, Clock, Store
 from chalicelib.services.appending import alive, known
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.commands import Call, Called
+from chalicelib.domain.commands import Call
 from chalicelib.domain.errors import (
     EndpointFailed,
     EndpointLate,
@@ -22,6 +22,7 @@ from chalicelib.engine.endpoints import Endpoint, Problem, Request, Response, en
 from chalicelib.engine.run_files import Abandoned
 from chalicelib.engine.state import Refused, ThreadState
 from chalicelib.ports import Commit, Committed
+from chalicelib.services.call_endpoint import Called
 from tests.crash.audit import audit
 from tests.crash.guests import GIVEN_UP_SECONDS
 from tests.crash.residents import result, rows, run_tool, said, settled_in, with_secrets, wrong

@@ -15,11 +15,9 @@ from chalicelib.domain.commands import (
     Answer,
     AnswerQuestion,
     Call,
-    Called,
     CreateRun,
     CreateThread,
     Decide,
-    FileContent,
     Idempotency,
     Level,
     Page,
@@ -34,6 +32,8 @@ from chalicelib.domain.commands import (
 from chalicelib.domain.errors import Unauthorized
 from chalicelib.domain.model import File
 from chalicelib.doors.application import Application
+from chalicelib.services.call_endpoint import Called
+from chalicelib.services.files import FileContent
 
 TOKENS = {
     "member-of-a": Principal(org="org_a", key_id="key_a", level=Level.MEMBER),

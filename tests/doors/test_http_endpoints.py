@@ -2,8 +2,9 @@
 
 import pytest
 
-from chalicelib.domain.commands import Call, Called
+from chalicelib.domain.commands import Call
 from chalicelib.domain.errors import EndpointFailed, EndpointProblem, MethodNotAllowed
+from chalicelib.services.call_endpoint import Called
 from tests.doors.http_house import TOKENS, CardboardHouse, open_door
 
 ROUTE = "/threads/{thread_id}/x/{name}"

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,14 +80,14 @@ def test_any_text_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(SCOPE, org="org_b"),
-        replace(SCOPE, list="runs"),
-        replace(SCOPE, inside="thr_2"),
-        replace(SCOPE, inside=""),
-        replace(SCOPE, filters=()),
-        replace(SCOPE, filters=(("order", "asc"),)),
-        replace(SCOPE, org="org_amessages", list=""),
-        replace(SCOPE, list='messages","thr_1', inside=""),
+        SCOPE._replace(org="org_b"),
+        SCOPE._replace(list="runs"),
+        SCOPE._replace(inside="thr_2"),
+        SCOPE._replace(inside=""),
+        SCOPE._replace(filters=()),
+        SCOPE._replace(filters=(("order", "asc"),)),
+        SCOPE._replace(org="org_amessages", list=""),
+        SCOPE._replace(list='messages","thr_1', inside=""),
     ],
 )
 def test_a_cursor_opens_in_no_other_scope(other: Scope) -> None:

@@ -24,7 +24,13 @@ FUNCTIONS = {
 #: Import cost in that of `botocore.session`, measured in the same run (design, section 5).
 RATIOS = {"http": 2.0, "websocket": 2.0, "stream": 2.0, "runner": 2.5}
 PROVIDERS = ("pydantic_ai", "openai", "anthropic", "boto3", "moto")
-ENGINE = ("chalicelib.engine.turn", "chalicelib.engine.models.providers")
+#: What runs are played by, and what models say.
+ENGINE = (
+    "chalicelib.engine.turn",
+    "chalicelib.engine.ending",
+    "chalicelib.engine.models.providers",
+    "chalicelib.ports.models",
+)
 ROUNDS = 5
 BATCHES = 5
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalice.app import Request, Response
 
@@ -17,8 +17,10 @@ from chalicelib.domain.commands import Answer, Idempotency, Page, Principal
 from chalicelib.domain.errors import InvalidRequest, Unauthorized, UnsupportedMedia
 from chalicelib.doors import body, cursors
 from chalicelib.doors.http import asks, idempotency
-from chalicelib.doors.http.house import House
 from chalicelib.doors.http.query import Query
+
+if TYPE_CHECKING:
+    from chalicelib.doors.http.house import House
 
 Headers = dict[str, str | list[str]]  # as Chalice declares them
 _JSON_MEDIA = re.compile(r'application/json *(; *charset *= *("utf-8"|utf-8) *)?', re.IGNORECASE)
@@ -29,7 +31,7 @@ class Exchange:
     """A request after its credential was checked. `asker` is None on routes that need none."""
 
     request: Request
-    house: House
+    house: "House"
     asker: Principal | None
 
     @property

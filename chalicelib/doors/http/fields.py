@@ -7,7 +7,6 @@ Values come from `doors.body`, so that text is text and numbers are finite.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from chalicelib.domain.errors import Fault, InvalidRequest, TooLarge
@@ -24,12 +23,12 @@ KINDS: Mapping[type, str] = {
 }
 
 
-@dataclass
 class Faults:
     """What is wrong with a request so far: `wrong` becomes a 400, `large` a 413."""
 
-    wrong: list[Fault] = field(default_factory=list)
-    large: list[Fault] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.wrong: list[Fault] = []
+        self.large: list[Fault] = []
 
     def add(self, path: str, message: str) -> None:
         self.wrong.append(Fault(path=path, message=message))

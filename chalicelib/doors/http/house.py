@@ -11,11 +11,9 @@ from chalicelib.domain.commands import (
     Answer,
     AnswerQuestion,
     Call,
-    Called,
     CreateRun,
     CreateThread,
     Decide,
-    FileContent,
     Idempotency,
     Page,
     PatchMessage,
@@ -27,6 +25,8 @@ from chalicelib.domain.commands import (
     WriteLog,
 )
 from chalicelib.domain.model import File
+from chalicelib.services.call_endpoint import Called
+from chalicelib.services.files import FileContent
 
 Json = Any
 
