@@ -121,6 +121,8 @@ HEAD = (
     packed("run_spent", "rm", (), _balance, _lines),
     number("open_message", "om"),
     number("open_calls", "oc"),
+    text("played_by", "pb", ""),
+    number("played_from", "pf"),
     text("side", "sd", ""),
     number("run_turns", "rn_t"),
     number("side_steps", "ss"),

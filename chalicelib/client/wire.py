@@ -30,6 +30,7 @@ class Thread(TypedDict):
 
     id: str
     agent: str
+    played_by: NotRequired[str]
     title: NotRequired[str | None]
     tags: list[str]
     arguments: dict[str, JSON]

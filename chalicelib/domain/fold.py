@@ -145,6 +145,8 @@ class Fold:
             self._status["since"] = event["ts"]
         elif verb == "updated":
             self._thread.update(data)
+            if self._thread.get("played_by") == self._thread["agent"]:
+                del self._thread["played_by"]  # handed back to its own
         elif verb == "status":
             self._status = {name: data[name] for name in ("state", "since", "reason")}
         elif verb == "terminated":

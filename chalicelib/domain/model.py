@@ -158,6 +158,12 @@ class Head:
     open_calls: int = 0
     """Place of the answer whose tool calls do not all have results yet. The place behind it is kept for the results,
     so that nothing that others place meanwhile comes between."""
+    played_by: str = ""
+    """The agent that the thread was handed to; "": its own plays."""
+    played_from: int = 0
+    """Place of the newest message when the thread was handed over last: results up to there are no step of whom it was
+    handed to.
+    """
     side: str = ""
     """The side that has the turn; "" of an agent with one side, and before the first turn."""
     run_turns: int = 0
@@ -197,6 +203,11 @@ class Head:
     deleted_at: int = 0
     total_cost: int = 0
     """Of a deleted thread: what its tree had cost, in 1e-12 USD."""
+
+    @property
+    def player(self) -> str:
+        """The agent that plays the thread."""
+        return self.played_by or self.agent
 
     def leased(self, now: int) -> bool:
         """True while some attempt may be alive."""

@@ -144,6 +144,7 @@ def thread_body(ref: ThreadRef, head: Head, about: About, children: Sequence[Map
     return {
         "id": ref.id,
         "agent": head.agent,
+        **_set("played_by", head.played_by),
         "title": about.title,
         "tags": list(about.tags),
         "arguments": dict(about.arguments),

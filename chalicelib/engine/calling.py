@@ -22,7 +22,7 @@ from chalicelib.domain.model import Call, File, Head, Outcome, Verdict
 from chalicelib.domain.people import Decision
 from chalicelib.domain.queueing import Draft, then
 from chalicelib.domain.sessions import GATHER, park
-from chalicelib.engine import changing, children, sessions
+from chalicelib.engine import changing, children, playing, sessions
 from chalicelib.engine.asides import Aside
 from chalicelib.engine.asking import Asker, Question
 from chalicelib.engine.attempt import WATCH_SECONDS, Attempt
@@ -165,7 +165,10 @@ class Calling:
         """Play calls of the turn's own, and store what came of them."""
         some, self._own = self._own[:RESULTS_A_WRITE], self._own[RESULTS_A_WRITE:]
         order = list(self.calls)
-        played = [children.perform(self._attempt, call, order.index(call.id) + 1) for call in some]
+        played = [
+            playing.perform(self._attempt, call) or children.perform(self._attempt, call, order.index(call.id) + 1)
+            for call in some
+        ]
         for call in played:
             made = children.made_by(self._attempt, call, order.index(call.id) + 1)
             if made is not None:
@@ -337,7 +340,8 @@ class Calling:
             if not complete:
                 return stored
             every = list(merged.values())
-            return then(stored, lambda at: tell_results(self._attempt.ref, at, every, step=self._step, now=now))
+            in_place = then(stored, lambda at: tell_results(self._attempt.ref, at, every, step=self._step, now=now))
+            return then(in_place, lambda at: playing.handed_over(self._attempt, at, every, now))
 
         self._attempt.journal.write(decide, progress=bool(ended or heard))
         self.calls = merged

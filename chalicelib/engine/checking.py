@@ -10,6 +10,7 @@ from importlib import import_module
 from chalicelib.engine.agent import Agent
 from chalicelib.engine.agent_tool import AgentTool
 from chalicelib.engine.definitions import DefinitionError
+from chalicelib.engine.handoff import Handoff
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,18 @@ def _faults(module: str, agents: Mapping[str, Agent]) -> Iterator[str]:
                     f"agent {agent.name}: tool {tool.name} needs the agent {tool.agent!r}, which is none of AGENTS; "
                     "add it, or set optional=True"
                 )
+            if isinstance(tool, Handoff):
+                yield from _faults_of_handoff(agent, tool, agents)
+
+
+def _faults_of_handoff(agent: Agent, tool: Handoff, agents: Mapping[str, Agent]) -> Iterator[str]:
+    what, taker = f"agent {agent.name}: tool {tool.name}", agents.get(tool.agent)
+    if agent.cast.two_sided:
+        yield f"{what} is a handoff, and an agent with two sides hands nothing over; use an AgentTool"
+    if taker is None and not tool.optional:
+        yield f"{what} hands over to {tool.agent!r}, which is none of AGENTS; add it, or set optional=True"
+    if taker is not None and taker.cast.two_sided:
+        yield f"{what} hands over to {tool.agent!r}, which has two sides; use an AgentTool, or name an ai_human agent"
 
 
 def _tools(agent: Agent) -> tuple[object, ...]:

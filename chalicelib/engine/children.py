@@ -25,6 +25,7 @@ from chalicelib.engine.agent import Agent, Tool
 from chalicelib.engine.agent_tool import AgentTool, by_the_turn
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.files import added
+from chalicelib.engine.handoff import Handoff
 from chalicelib.engine.log import commit_of
 from chalicelib.engine.registry import registry
 from chalicelib.ports import Committed, Moved, Remembered, Upward
@@ -79,7 +80,7 @@ def _runtime(name: str, description: str, properties: dict[str, Any], required: 
 
 def is_available(tool: Tool, agents: Collection[str]) -> bool:
     """False for an optional tool whose agent does not exist here."""
-    return not (isinstance(tool, AgentTool) and tool.optional and tool.agent not in agents)
+    return not (isinstance(tool, AgentTool | Handoff) and tool.optional and tool.agent not in agents)
 
 
 def plan(attempt: Attempt, call: Call, position: int, now: int, made: tuple[Child, ...]) -> Child | str | None:
@@ -132,7 +133,7 @@ def _fault(attempt: Attempt, child: Child, tool: Tool, call: Call, made: int) ->
         return f"This thread is {DEPTH} levels below its root: it may have no subagents of its own."
     if values.size(_arguments(call)) > ARGUMENTS_BYTES:
         return f"The arguments have more than {ARGUMENTS_BYTES} bytes."
-    if faults := _unfit(attempt.agents[child.agent], _arguments(call)):
+    if faults := unfit(attempt.agents[child.agent], _arguments(call)):
         return faults
     rows = registry(attempt.store, attempt.ref) if attempt.journal.head.children else []
     live = [row for row in rows if row.status == RUNNING and row.kind is ChildKind.THREAD]
@@ -143,8 +144,8 @@ def _fault(attempt: Attempt, child: Child, tool: Tool, call: Call, made: int) ->
     return None
 
 
-def _unfit(agent: Agent, arguments: Mapping[str, Any]) -> str | None:
-    """Why a thread of this agent cannot be made with these arguments."""
+def unfit(agent: Agent, arguments: Mapping[str, Any]) -> str | None:
+    """Why this agent cannot play a thread with these arguments."""
     if not agent.required_of_arguments:
         return None
     faults = fitting.faults_of_arguments(agent.required_of_arguments, arguments)

@@ -14,7 +14,7 @@ from chalicelib.domain import people, values
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Child, ChildKind, Head, Inquiry, Outcome
 from chalicelib.domain.queueing import Draft, then
-from chalicelib.engine import children, fitting, sessions
+from chalicelib.engine import children, fitting, playing, sessions
 from chalicelib.engine.agent import Tool
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.ending import completed_call
@@ -93,7 +93,9 @@ def begin(attempt: Attempt, calls: list[Call], head: Head, now: int) -> Begun:
         if not call.ready and tool.needs_approval(dict(call.arguments)):
             begun = begun.plus(_asking(attempt, call, position, head, now))
         elif attempt.covers(tool.timeout_seconds) and len(begun.children) < CHILDREN_A_WRITE:
-            begun = begun.plus(_starting(attempt, call, position, head, now, made=begun.children))
+            beside = (*calls, *begun.calls)
+            refused = playing.refusal(attempt, call, beside)
+            begun = begun.plus(_starting(attempt, call, position, head, now, refused=refused, made=begun.children))
     return begun
 
 
@@ -102,12 +104,15 @@ def _asking(attempt: Attempt, call: Call, position: int, head: Head, now: int) -
     return Begun(calls=(replace(call, waits=inquiry.id),), facts=(people.asked(head, inquiry),), inquiries=(inquiry,))
 
 
-def _starting(attempt: Attempt, call: Call, position: int, head: Head, now: int, *, made: tuple[Child, ...]) -> Begun:
-    """A call that starts, and the child that it makes. `made`: children of the same write."""
-    child = children.plan(attempt, call, position, now, made) if attempt.tools[call.name].by_the_turn else None
+def _starting(
+    attempt: Attempt, call: Call, position: int, head: Head, now: int, *, refused: str | None, made: tuple[Child, ...]
+) -> Begun:
+    """A call that starts, and the child that it makes. `refused`: why it does not; `made`: children of this write."""
+    makes = attempt.tools[call.name].by_the_turn and not refused
+    child = children.plan(attempt, call, position, now, made) if makes else refused
     if isinstance(child, str):
-        refused = replace(call, outcome=Outcome.ERROR, result=child, ended_at=now)
-        return Begun(calls=(refused,), facts=(completed_call(head, refused, now),))
+        closed = replace(call, outcome=Outcome.ERROR, result=child, ended_at=now)
+        return Begun(calls=(closed,), facts=(completed_call(head, closed, now),))
     started = replace(call, started_at=call.started_at or now, ready=False)
     facts = () if call.started_at else (_started(head, call, now),)
     if child is None:

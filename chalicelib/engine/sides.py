@@ -62,12 +62,14 @@ def following(ref: ThreadRef, cast: Cast, head: Head, messages: Iterable[Message
 
 
 def newest_results(ref: ThreadRef, cast: Cast, head: Head, messages: Iterable[Message]) -> list[Result]:
-    """The results of the newest step of the side that has the turn; none if it made no calls, or has not begun."""
+    """The results of the newest step of the side that has the turn; none if it made no calls, has not
+    begun, or handed the thread over with them.
+    """
     if not (head.side_steps if cast.two_sided else head.run_steps):
         return []
     rows = {message.id: message for message in messages}
     asked, told = rows.get(ref.answer(head.run, head.run_steps)), rows.get(ref.results(head.run, head.run_steps))
-    if asked is None or told is None:
+    if asked is None or told is None or told.place <= head.played_from:
         return []
     names = {part["call_id"]: part["name"] for part in asked.content if part["type"] == "tool_call"}
     return [

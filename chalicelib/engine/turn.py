@@ -18,7 +18,7 @@ from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus, Tokens
 from chalicelib.domain.queueing import Draft, then
-from chalicelib.engine import context, ending, planning, sides, stops
+from chalicelib.engine import context, ending, planning, playing, sides, stops
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
@@ -57,6 +57,7 @@ class Turn:
     def __post_init__(self) -> None:
         self.agent = self.attempt.agent
         """As it is defined; `attempt.agent` is the side that has the turn."""
+        self.player = self.attempt.journal.head.player
         self.began_at = self.attempt.clock.now()
         self.attempt.journal.open_with(self._open)
 
@@ -97,6 +98,8 @@ class Turn:
         if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:
             return self._leave(left)
         while True:
+            if (fault := self._change_player()) is not None:
+                return self.fail(fault)
             if (then_comes := self._after_calls()) is not None and self._follow(then_comes):
                 return Result.ENDED
             self._inject()
@@ -153,6 +156,14 @@ class Turn:
         cast, head, side = self.agent.cast, self.attempt.journal.head, self._speak()
         steps = head.side_steps if cast.two_sided else head.run_steps
         return stops.before_step(cast, side, steps=steps, limit=self.attempt.agent.max_steps)
+
+    def _change_player(self) -> str | None:
+        """If the last step has handed the thread over, who took it plays from here on; why it cannot."""
+        player, fault = self.attempt.journal.head.player, None
+        if player != self.player:
+            self.player = player
+            self.agent, fault = playing.take_over(self.attempt)
+        return fault
 
     def _after_calls(self) -> Next | None:
         """What follows the newest results, where the agent has sides that stop on a tool."""

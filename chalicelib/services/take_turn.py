@@ -7,13 +7,12 @@ release. A wake-up for a thread without work does nothing. So wake-ups may come 
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from chalicelib.domain.errors import LeaseLost, RetryLater
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.model import Head, Tokens
-from chalicelib.engine import children, context
-from chalicelib.engine.agent import Agent, Tool
+from chalicelib.engine import context, playing
+from chalicelib.engine.agent import Agent
 from chalicelib.engine.attempt import LEASE_SECONDS, MICROS, RESERVE_SECONDS, Attempt
 from chalicelib.engine.environment import Environment
 from chalicelib.engine.journal import Journal
@@ -120,11 +119,11 @@ class TakeTurn:
         about, command = opened.about, opened.commands.get(head.run)
         if about is None or command is None:  # the thread was deleted and purged since the lease was taken
             raise LeaseLost
-        agent = self.agents.get(head.agent) or _missing(head.agent)
+        agent, unplayable = playing.player(self.agents, head)
         arguments = dict(about.arguments)
         asked = command.model if command.model_asked or not head.run_started_at else None
         model = asked or agent.model or self.default_model
-        tools, fault = _tools(agent, arguments, self.agents)
+        tools, broken = playing.tools_of(agent, arguments, self.agents)
         attempt = Attempt(
             ref=ref,
             journal=Journal(log=self.appender.log, clock=self.appender.clock, ref=ref, head=head),
@@ -153,25 +152,9 @@ class TakeTurn:
             environment=self.environment,
             watched_at=self.appender.clock.monotonic(),
         )
-        return Turn(attempt=attempt, recovered=recovered), fault
+        return Turn(attempt=attempt, recovered=recovered), unplayable or broken
 
 
 def _rows(head: Head) -> list[int]:
     """The run in flight, and the one that ended last, whose balance it carries on."""
     return [number for number in (head.run, head.balance_at) if number]
-
-
-def _tools(
-    agent: Agent, arguments: Mapping[str, Any], agents: Mapping[str, Agent]
-) -> tuple[dict[str, Tool], str | None]:
-    try:
-        tools = [*agent.tools_for(arguments), *children.tools_of(agent)]
-        return {tool.name: tool for tool in tools if children.is_available(tool, agents)}, None
-    except Exception as error:  # tools that depend on arguments are the author's code: their fault is the run's failure
-        log.exception("tools failed", extra={"action": "tools_failed", "agent": agent.name})
-        return {}, f"The tools of agent {agent.name} could not be made: {error}"
-
-
-def _missing(name: str) -> Agent:
-    """The agent was removed from the code: the run fails with a sentence, the thread stays readable."""
-    return Agent(name=name, description="This agent no longer exists.", model="missing:agent")

@@ -258,6 +258,7 @@ def _stored_as_told(world: World, events: Events) -> Iterator[str]:
         "status": (shown["status"], state.status),
         "queue": (shown["queue"], state.queue),
         "arguments": (shown["arguments"], state.arguments),
+        "played by": (shown.get("played_by"), state.thread.get("played_by")),
         "runs": ({run["id"]: _comparable(run) for run in runs}, {n: _comparable(r) for n, r in state.runs.items()}),
         "log": (world.head.seq, len(events)),
     }

@@ -14,6 +14,7 @@ from chalicelib.agents.debate import debate
 from chalicelib.agents.scripted import scripted
 from chalicelib.engine.agent import Agent, Tool, ToolFailure, tool
 from chalicelib.engine.agent_tool import AgentTool
+from chalicelib.engine.handoff import Handoff
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.models.offline import Offline
 from chalicelib.engine.prompt_tool import PromptTool
@@ -50,6 +51,19 @@ WEIGH = PromptTool(
     prompt=Prompt(name="weighing", model="scripted:advice", tools=[scale]),
     parameters={"type": "object"},
 )
+
+#: What the agent `front` hands over with: to the agent that the name says, where there is one that may play.
+HANDOFFS = [
+    Handoff(name="to_desk", agent="desk"),
+    Handoff(name="ask_for_desk", agent="desk", requires_approval=True),
+    Handoff(name="to_replier", agent="replier"),
+    Handoff(name="to_front", agent="front"),
+    Handoff(name="to_duel", agent="duel"),
+    Handoff(name="to_guide", agent="guide"),
+    Handoff(name="to_broken", agent="broken"),
+    Handoff(name="to_nobody", agent="nobody"),
+    Handoff(name="to_none", agent="nobody", optional=True),
+]
 #: What the agent `guide` requires of its threads.
 CITY = {"properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -89,7 +103,20 @@ class Guests:
         boss = replace(scripted, name="boss", tools=with_helper)
         samples = {name: self._sample(agent) for name, agent in AGENTS.items()}
         plain = {**samples, scripted.name: replace(scripted, tools=tools), boss.name: boss}
-        return plain | {agent.name: agent for agent in self._sided()}
+        return plain | {agent.name: agent for agent in (*self._sided(), *self._handing(tools))}
+
+    def _handing(self, tools: Callable[[Mapping[str, Any]], list[Tool]]) -> list[Agent]:
+        """Agents that hand their threads over, played by the script in the thread's arguments."""
+
+        def broken(arguments: Mapping[str, Any]) -> list[Tool]:
+            raise RuntimeError("no tools today")
+
+        back = [Handoff(name="back", agent="front")]
+        return [
+            replace(scripted, name="front", prompt="The front.", tools=lambda given: [*tools(given), *HANDOFFS]),
+            Agent(name="desk", prompt="The desk.", model="scripted:desk", tools=back, options={"seed": 7}),
+            Agent(name="broken", tools=broken),
+        ]
 
     def _sided(self) -> list[Agent]:
         """Agents whose sides stop on tools, played by the script in the thread's arguments."""

@@ -275,6 +275,19 @@ def _advised(world: World) -> None:
     world.rest()
 
 
+HANDS_OVER = step(*call("t1", "first", '{"after": "h1"}'), *call("h1", "to_desk"), stop="tool_calls")
+HANDS_BACK = step(*call("b1", "back"), stop="tool_calls")
+
+
+def _handed_over(world: World) -> None:
+    """A thread is handed over beside a tool, is played by the other in a second run too, and handed back in it."""
+    answers = [step(text("The desk.")), HANDS_BACK, *[step(text("The front."))] * AGAIN]
+    world.create({"script": [HANDS_OVER, *answers], "tools": tools("again")}, agent="front")
+    world.rest()
+    world.post("and then?")
+    world.rest()
+
+
 def _talked(world: World) -> None:
     """A side that is human speaks twice, and is answered twice."""
     world.create({"script": [step(text("hello to you"))] * AGAIN}, agent="talk")
@@ -359,6 +372,14 @@ def _told_with_models(world: World) -> Any:
     return {"told": told(world), "models": models}
 
 
+def players(world: World) -> Any:
+    """Whatever died: the same agents have played, with their own prompts, models and tools, and were told once."""
+    events = world.events()
+    models = [event["data"]["model"] for event in events if event["type"] == "usage.updated"]
+    moves = [event["data"] for event in events if event["type"] == "thread.updated"]
+    return {"told": told(world), "models": models, "moves": moves, "by": [world.head.played_by, world.head.played_from]}
+
+
 def _forgiving(world: World) -> Any:
     return told(world, forgiving=True)
 
@@ -397,6 +418,7 @@ SCENARIOS = {
         ),
         Scenario(name="a human side", play=_talked, first=4),
         Scenario(name="prompts as tools", play=_advised, first=4),
+        Scenario(name="handed over and back", play=_handed_over, outcome=players, first=4),
         Scenario(name="two children", play=_family, outcome=outcomes, first=4),
         Scenario(name="a blocking child", play=_helped, outcome=outcomes, first=4),
         Scenario(name="sessions gathered", play=_gathered, outcome=_runs_and_ends, first=6),

@@ -46,6 +46,7 @@ from chalicelib.agents import AGENTS
 from chalicelib.engine.agent import Agent, Tool, tool
 from chalicelib.engine.effects import effect
 from chalicelib.engine.endpoints import Problem, Request, endpoint
+from chalicelib.engine.handoff import Handoff
 from chalicelib.engine.models import ModelRegistry
 from chalicelib.engine.state import ThreadState
 from chalicelib.ports import Cancel, Chunk, Model, ModelRequest
@@ -137,8 +138,12 @@ def deaf(folder: str) -> str:
     return "much too late"
 
 
+#: To another agent and, in its hands, back.
+HANDOFFS = (Handoff(name="to_host", agent="host"), Handoff(name="to_guest", agent="guest"))
+
+
 def _tools(arguments: Mapping[str, Any]) -> list[Tool]:
-    return [*AGENTS["scripted"].tools_for(arguments), write, odd, raising, repeat, late, deaf]
+    return [*AGENTS["scripted"].tools_for(arguments), write, odd, raising, repeat, late, deaf, *HANDOFFS]
 
 
 @effect
@@ -165,6 +170,7 @@ def planned(state: ThreadState, request: Request) -> list[dict[str, Any]]:
 AGENTS["guest"] = Agent(
     name="guest", model="scripted:script", tools=_tools, endpoints=[plan, planned], effects=[remind]
 )
+AGENTS["host"] = Agent(name="host", model="scripted:host", tools=HANDOFFS)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,12 @@ from chalicelib.cli import main
 from chalicelib.engine.checking import check
 
 HEAD = "from chalicelib.engine.agent import Agent\nfrom chalicelib.engine.agent_tool import AgentTool\n"
+HANDS = (
+    "from chalicelib.engine.agent import Agent\nfrom chalicelib.engine.handoff import Handoff\n"
+    "from chalicelib.engine.prompts import Prompt, Side\n"
+    'to = Handoff(name="t", agent="c")\nside = Side(prompt=Prompt(name="p", tools=[to]))\n'
+    'duel = Agent(name="c", kind="dual_ai", side_a=Side(prompt=Prompt(name="p")), side_b=Side(human=True))\n'
+)
 
 
 @pytest.fixture
@@ -35,6 +41,18 @@ def test_the_shipped_agents_are_all_right() -> None:
             HEAD + 'AGENTS = {"a": Agent(name="a", tools=[AgentTool(name="t", agent="c")])}',
             "agent a: tool t needs the agent 'c', which is none of AGENTS; add it, or set optional=True",
         ),
+        (
+            HANDS + 'AGENTS = {"a": Agent(name="a", tools=[to])}',
+            "agent a: tool t hands over to 'c', which is none of AGENTS; add it, or set optional=True",
+        ),
+        (
+            HANDS + 'AGENTS = {"a": Agent(name="a", tools=[to]), "c": duel}',
+            "agent a: tool t hands over to 'c', which has two sides; use an AgentTool, or name an ai_human agent",
+        ),
+        (
+            HANDS + 'AGENTS = {"a": Agent(name="a", kind="dual_ai", side_a=side, side_b=side), "c": Agent(name="c")}',
+            "agent a: tool t is a handoff, and an agent with two sides hands nothing over; use an AgentTool",
+        ),
         (HEAD + 'AGENTS = {"a": Agent(name="a", max_steps=0)}', "agent a: max_steps must be between 1 and 250"),
         ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
         ("x = 1", "has no AGENTS: a dict of its agents by name"),
@@ -54,6 +72,14 @@ def test_a_wrong_definition_names_its_file_and_line(module: Path) -> None:
 
 def test_an_optional_agent_may_be_missing(module: Path) -> None:
     module.write_text(HEAD + 'AGENTS = {"a": Agent(name="a", tools=[AgentTool(name="t", agent="c", optional=True)])}')
+    assert check(module.stem).faults == ()
+
+
+def test_a_handoff_to_an_agent_with_one_side_is_right_and_one_to_none_may_be_optional(module: Path) -> None:
+    optional = 'Agent(name="b", tools=[Handoff(name="t", agent="d", optional=True)])'
+    module.write_text(
+        HANDS + f'AGENTS = {{"a": Agent(name="a", tools=[to]), "b": {optional}, "c": Agent(name="c", side_a=side)}}'
+    )
     assert check(module.stem).faults == ()
 
 

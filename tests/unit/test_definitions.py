@@ -8,6 +8,7 @@ from chalicelib.engine.agent import Agent, DefinitionError
 from chalicelib.engine.effects import effect
 from chalicelib.engine.endpoints import Problem, Response, endpoint
 from chalicelib.engine.environment import Environment
+from chalicelib.engine.handoff import Handoff
 from chalicelib.engine.state import ThreadState
 
 
@@ -31,6 +32,14 @@ def _loose(state: ThreadState, *rest: int) -> None:
         (lambda: effect(timeout_seconds=841)(_function), "at most 840"),
         (lambda: Agent(name="a", endpoints=[_function]), "decorate the function with @endpoint"),  # type: ignore[list-item]
         (lambda: Agent(name="a", effects=[_function]), "decorate the function with @effect"),  # type: ignore[list-item]
+        (lambda: Handoff(name="a b", agent="c"), "name must match"),
+        (lambda: Handoff(name="t", agent=5), "tool t: agent must be the name of an agent, not 5"),  # type: ignore[arg-type]
+        (
+            lambda: Handoff(name="t", agent=""),
+            "test_definitions.py:[0-9]+: tool t: agent must be the name of the agent",
+        ),
+        (lambda: Handoff(name="t", agent="c", optional=1), "optional must be true or false"),  # type: ignore[arg-type]
+        (lambda: Agent(name="a", tools=[Handoff(name="t", agent="c")] * 2), "two tools are named t"),
         (lambda: Agent(name="a", endpoints=[endpoint()(_function)] * 2), "two answer GET _function"),
         (lambda: Agent(name="a", effects=[effect(_function)] * 2), "two are named _function"),
     ],

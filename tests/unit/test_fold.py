@@ -290,6 +290,13 @@ def test_files_children_and_the_thread_itself_are_as_last_told() -> None:
     assert folded.children == {"r": {**child, "status": "running", "outcome": "done"}}
 
 
+def test_a_thread_is_played_by_whom_it_was_handed_to_until_it_is_handed_back() -> None:
+    over, back = ("thread.updated", {"played_by": "desk"}), ("thread.updated", {"played_by": "assistant"})
+    assert fold(log(CREATED, over)).thread["played_by"] == "desk"
+    assert fold(log(CREATED, over)).agent == "assistant"
+    assert "played_by" not in fold(log(CREATED, over, back)).thread
+
+
 # ---------------------------------------------------------------- pages, repeats, holes, blobs
 
 

@@ -17,8 +17,9 @@ from pydantic_ai.messages import (
 )
 
 from chalicelib.engine.models.providers.history import history
-from chalicelib.ports import ModelRequest
+from chalicelib.ports import ModelRequest, ToolSpec
 
+ADD = ToolSpec(name="add", description="", parameters={})
 PIXEL = "iVBORw0KGgo="  # the first bytes of a PNG
 
 
@@ -36,13 +37,13 @@ def result(call_id: str, content: Any, outcome: str = "ok") -> dict[str, Any]:
     return {"role": "tool", "content": [part]}
 
 
-def sent(*messages: dict[str, Any], system: str = "") -> list[ModelMessage]:
+def sent(*messages: dict[str, Any], system: str = "", tools: tuple[ToolSpec, ...] = (ADD,)) -> list[ModelMessage]:
     return history(
         ModelRequest(
             model="openai:x",
             system=system,
             messages=messages,
-            tools=(),
+            tools=tools,
             tool_choice="auto",
             parallel_tool_calls=True,
             options={},
@@ -91,6 +92,14 @@ def test_arguments_that_are_no_object_are_shown_as_invalid() -> None:
     messages = sent(text("user", "x"), call("c1", '{"a": '), call("c2", [1]), call("c3", None))
     calls = [part for message in messages for part in message.parts if isinstance(part, ToolCallPart)]
     assert [part.args for part in calls] == [{"invalid_arguments": '{"a": '}, {"invalid_arguments": [1]}, {}]
+
+
+def test_where_no_tool_is_offered_calls_and_results_are_told_in_words() -> None:
+    conversation = sent(text("user", "1 + 2?"), call("c1", {"a": 1}), result("c1", 3), tools=())
+    assert returns(conversation) == []
+    said = [part.content for message in conversation for part in message.parts if isinstance(part, TextPart)]
+    assert said == ['[called add: {"a": 1}]']
+    assert prompts(conversation) == ["1 + 2?", "[add answered: 3]"]
 
 
 def test_an_answer_without_content_is_left_out_and_the_users_messages_around_it_are_joined() -> None:

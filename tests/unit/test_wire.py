@@ -214,6 +214,12 @@ def test_a_thread_shows_its_user_its_children_and_its_end() -> None:
     assert body["children"] == [{"reference_id": "r"}]
 
 
+def test_a_thread_that_was_handed_over_shows_who_plays_it() -> None:
+    about = About(title=None, tags=(), arguments={}, user=None)
+    body = wire.thread_body(REF, head(played_by="desk", played_from=4), about)
+    assert (body["agent"], body["played_by"]) == ("assistant", "desk")
+
+
 @pytest.mark.parametrize(
     ("at", "queue"),
     [

@@ -1,7 +1,8 @@
 """A thread's messages as pydantic-ai's messages. Imported by `providers` only, since it loads pydantic-ai.
 
 It guarantees what providers refuse to do without: no empty text, no empty tool result, a conversation that begins and
-ends on the user's side, tool arguments that are objects. Pairing calls with results is the engine's work, done before.
+ends on the user's side, tool arguments that are objects, no calls where no tool is offered. Pairing calls with results
+is the engine's work, done before.
 """
 
 import base64
@@ -43,12 +44,27 @@ def history(request: ModelRequest) -> list[ModelMessage]:
         _add_user_side(sent, [SystemPromptPart(content=request.system)])
     for message in request.messages:
         if message.get("role") == "assistant":
-            _add_answer(sent, list(_answer_parts(message, names)))
+            answer = list(_answer_parts(message, names))
+            _add_answer(sent, answer if request.tools else list(map(_call_in_words, answer)))
         else:
-            _add_user_side(sent, list(_user_side_parts(message, names)))
+            said = list(_user_side_parts(message, names))
+            _add_user_side(sent, said if request.tools else list(map(_result_in_words, said)))
     if not sent or isinstance(sent[-1], ModelResponse) or _only_system(sent):
         _add_user_side(sent, [UserPromptPart(content=CONTINUE)])
     return sent
+
+
+def _call_in_words(part: ModelResponsePart) -> ModelResponsePart:
+    """A call of another agent, or of a tool that is gone, for a model that is offered no tool."""
+    if not isinstance(part, ToolCallPart):
+        return part
+    return TextPart(content=f"[called {part.tool_name}: {json.dumps(part.args, ensure_ascii=False)}]")
+
+
+def _result_in_words(part: ModelRequestPart) -> ModelRequestPart:
+    if not isinstance(part, ToolReturnPart):
+        return part
+    return UserPromptPart(content=f"[{part.tool_name} answered: {part.content}]")
 
 
 def _only_system(sent: Sequence[ModelMessage]) -> bool:
