@@ -238,6 +238,7 @@ class House:
         from chalicelib.services.outside import Outside
 
         return Outside(
+            agents=self.agents,
             store=self.store,
             objects=self.file_objects,
             appender=self.appender,

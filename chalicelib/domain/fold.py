@@ -176,7 +176,7 @@ class Fold:
         run = message.get("run_id") or event.get("run_id")
         if message["role"] == Role.TOOL:
             self._place_behind_calls(message)
-        elif message["role"] != Role.USER or not run or self._has_begun(run) or number in self._placed:
+        elif not _COMMAND_NUMBER.search(number) or not run or self._has_begun(run) or number in self._placed:
             self._placed[number] = message
         else:
             self._waiting[number] = message

@@ -5,7 +5,7 @@ A thread id carries 100 random bits. The ids of what lives inside a thread repea
 key of the row follows from the id and the caller's org. The org is never part of an id: it comes from the credential.
 
     thr_<token>   run_<token>_<number>   cmd_<token>_<number>   evt_<token>_<seq>
-    msg_<token>_c<number>                the user's message of command <number>
+    msg_<token>_c<number>                the message of command <number>: a user's, or the call of a queued tool
     msg_<token>_r<run>s<step>            the assistant's answer of a model step
     msg_<token>_r<run>t<step>            the tool results of a model step
     msg_<token>_r<run>i<number>          a message that code of a run has placed; the number follows from its call
@@ -14,6 +14,7 @@ key of the row follows from the id and the caller's org. The org is never part o
     art_<token>_<run>_<step>_<position>  the whole result of a call, where the log keeps only a part of it
     apr_<token>_<run>_<step>_<position>  the approval that a call needs
     qst_<token>_<run>_<step>_<position>_<number>  a question of a call
+    queued-<number>                      the call of a tool that command <number> queued; no model's call is named so
 """
 
 import re
@@ -24,11 +25,13 @@ OrgId = NewType("OrgId", str)
 ThreadId = NewType("ThreadId", str)
 
 TOKEN_CHARACTERS = 20  # base32: 100 bits
+QUEUED_CALL = "queued-"
 _TOKEN = "[a-z2-7]{20}"
 _NUMBER = "[1-9][0-9]{0,14}"
 _THREAD = re.compile(rf"thr_({_TOKEN})\Z")
 _NUMBERED = re.compile(rf"(run|cmd|evt)_({_TOKEN})_({_NUMBER})\Z")
 _MESSAGE = re.compile(rf"msg_({_TOKEN})_(?:c({_NUMBER})|r({_NUMBER})([stid])({_NUMBER})|p({_NUMBER}))\Z")
+_QUEUED_CALL = re.compile(rf"{QUEUED_CALL}({_NUMBER})\Z")
 _EFFECT = re.compile(rf"eff_({_TOKEN})_({_TOKEN})\Z")
 
 
@@ -59,6 +62,11 @@ class ThreadRef:
     def user_message(self, number: int) -> str:
         """Public id of the message that command `number` carries."""
         return f"msg_{self.token}_c{number}"
+
+    def asking(self, call_id: str, run: int, step: int) -> str:
+        """Public id of the message that holds a call of that model step."""
+        queued = _QUEUED_CALL.match(call_id)
+        return self.user_message(int(queued.group(1))) if queued else self.answer(run, step)
 
     def answer(self, run: int, step: int) -> str:
         """Public id of the assistant's message of a model step; asking the model again keeps it."""
@@ -132,6 +140,11 @@ def child_numbers(reference: str) -> tuple[int, ...] | None:
     """Run, step and position of the call that made a child, from its reference; None if that is none."""
     found = re.fullmatch(rf"(?:sub|ses)((?:-{_NUMBER}){{3}})", reference)
     return tuple(int(number) for number in found.group(1)[1:].split("-")) if found else None
+
+
+def queued_call(number: int) -> str:
+    """Id of the call that command `number` has queued."""
+    return f"{QUEUED_CALL}{number}"
 
 
 def message_tag(ref: ThreadRef, message_id: str) -> MessageTag | None:

@@ -283,6 +283,11 @@ class Command:
         return self.kind == "run.create" and self.run == self.number
 
     @property
+    def is_call(self) -> bool:
+        """True while its content, in place of a user's message, is the call of a tool that code has queued."""
+        return any(part["type"] == "tool_call" for part in self.content or ())
+
+    @property
     def is_pending_join(self) -> bool:
         """True while this message waits to be taken in by a run."""
         return self.kind == "run.create" and self.run == 0 and self.state is CommandState.QUEUED

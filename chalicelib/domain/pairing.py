@@ -119,7 +119,7 @@ def _stand_in(call_id: str) -> Body:
 def _made(asked: Body, parts: Sequence[Body]) -> Body:
     """A role=tool message that was never stored, with the id that this model step's results have (domain.ids)."""
     common = {name: asked[name] for name in ("thread_id", "run_id", "silent", "created_at") if name in asked}
-    results_id = re.sub(r"s([0-9]+)\Z", r"t\1", asked.get("id", ""))
+    results_id = re.sub(r"s?([0-9]+)\Z", r"t\1", asked.get("id", ""))
     return {"id": results_id, **common, "role": Role.TOOL.value, "content": parts, "metadata": {}}
 
 

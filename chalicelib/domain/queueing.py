@@ -105,7 +105,9 @@ def then(first: Draft, decide: Callable[[Head], Draft]) -> Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """A run.create as `accept` hands it over: `content` None continues the thread without a new message."""
+    """A run.create as `accept` hands it over: `content` None continues the thread without a new message; one part of
+    type `tool_call` (`name`, `arguments`) queues a tool.
+    """
 
     content: tuple[Part, ...] | None
     metadata: Mapping[str, Any]
@@ -170,7 +172,7 @@ def accept(ref: ThreadRef, head: Head, ask: Ask, now: int) -> Draft:
     head = replace(head, commands=number, active_at=max(now, head.active_at + 1))
     if joins:
         pending, told = _with_pending(head, number), _queued_message(ref, command, now)
-        if head.waiting != AWAITING_HUMAN:
+        if head.waiting != AWAITING_HUMAN or command.is_call:  # what code queues decides nothing for people
             return Draft(after=pending, facts=(told,), commands=(command,))
         resumed = resume(pending, (), now)
         return replace(resumed, facts=(told, *resumed.facts), commands=(command,))
@@ -217,7 +219,7 @@ def start(ref: ThreadRef, head: Head, command: Command, *, now: int, model: str,
     """The run in flight begins: its message takes its place and `run.started` is told. Once per run."""
     placed = command.content is not None and command.place == 0
     place = head.messages + 1 if placed else command.place
-    messages = (wire.user_message(ref, command, place=place, run=command.run),) if placed else ()
+    messages = (wire.user_message(ref, command, place=place, run=command.run, side=head.side),) if placed else ()
     after = replace(
         head,
         run_started_at=now,
@@ -248,7 +250,7 @@ def inject(ref: ThreadRef, head: Head, joins: tuple[Command, ...], *, free: int,
     facts, messages, rows = [], [], []
     for offset, join in enumerate(joins, start=1):
         taken = replace(join, run=head.run, state=CommandState.JOINED, place=head.messages + offset)
-        message = wire.user_message(ref, taken, place=taken.place, run=head.run)
+        message = wire.user_message(ref, taken, place=taken.place, run=head.run, side=head.side)
         messages.append(message)
         rows.append(replace(taken, content=None))
         facts.append(_completed(ref, message, now, head))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.domain.events import SCHEMA_VERSION, Event
-from chalicelib.domain.ids import ThreadRef
+from chalicelib.domain.ids import ThreadRef, queued_call
 from chalicelib.domain.model import (
     About,
     Child,
@@ -67,21 +67,27 @@ def message_body(ref: ThreadRef, message: Message) -> Body:
 
 
 def pending_body(ref: ThreadRef, command: Command) -> Body:
-    """The user's message of a command before it has a place; `metadata.queued` is true while no run has taken it in."""
+    """The message of a command before it has a place; `metadata.queued` is true while no run has taken it in."""
     body = message_body(ref, user_message(ref, command, place=0, run=command.run))
     if command.is_pending_join:
         body["metadata"]["queued"] = True
     return body
 
 
-def user_message(ref: ThreadRef, command: Command, *, place: int, run: int) -> Message:
-    """The message of a command as it takes its place in a run (0: in none)."""
+def user_message(ref: ThreadRef, command: Command, *, place: int, run: int, side: str = "") -> Message:
+    """The message of a command as it takes its place in a run (0: in none): what a user says, or the call of a queued
+    tool, as if the side had asked for it.
+    """
+    content = command.content or ()
+    if command.is_call:
+        content = ({**content[0], "call_id": queued_call(command.number)},)
     return Message(
         place=place,
         id=ref.user_message(command.number),
         run=run,
-        role=Role.USER,
-        content=command.content or (),
+        role=Role.ASSISTANT if command.is_call else Role.USER,
+        side=side if command.is_call else "",
+        content=content,
         metadata=command.metadata or {},
         created_at=command.created_at,
     )

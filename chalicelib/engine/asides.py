@@ -79,7 +79,7 @@ class Aside:
 
     @property
     def _message_id(self) -> str:
-        return self.attempt.ref.answer(self.call.run, self.call.step)
+        return self.attempt.ref.asking(self.call.id, self.call.run, self.call.step)
 
     def _request(self, arguments: Mapping[str, Any], number: int) -> ModelRequest:
         prompt = self.tool.prompt

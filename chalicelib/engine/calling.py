@@ -35,6 +35,7 @@ from chalicelib.engine.registry import reports
 from chalicelib.engine.run_files import Asked, RunFiles
 from chalicelib.engine.run_hands import RunHands
 from chalicelib.engine.state import ThreadState
+from chalicelib.engine.waiting import pending_joins
 from chalicelib.engine.workers import Flag, Returned
 
 UNKNOWN = "The tool was interrupted; whether it took effect is unknown."
@@ -130,7 +131,7 @@ class Calling:
             now, on = self._attempt.clock.now(), tuple(call.waits for call in waiting)
             if not inquiries:
                 return queueing.wait(head, queueing.AWAITING_CHILDREN, on, now=now)
-            if head.free_pending:  # a message came in the place of decisions: it goes on with that
+            if self._spoken_to(head):  # a message came in the place of decisions: it goes on with that
                 asked_by = [(inquiries[call.waits], call) for call in waiting if call.waits in inquiries]
                 return people.resolve_all(head, asked_by, Decision(verdict=Verdict.SUPERSEDED), now)
             ends = [inquiry.expires_at for inquiry in inquiries.values() if inquiry.expires_at]
@@ -142,6 +143,12 @@ class Calling:
             return False
         self._look_at_waiting()
         return after.waiting is not None or after.run != self._attempt.journal.run
+
+    def _spoken_to(self, head: Head) -> bool:
+        """True if a message of a user waits to be taken in. Reads only if something does."""
+        store, ref = self._attempt.store, self._attempt.ref
+        joins = pending_joins(store, ref, head.free_from, head.commands) if head.free_pending else ()
+        return any(not join.is_call for join in joins)
 
     def _gather(self) -> bool:
         """Settle the calls whose sessions have all ended by now. False: there is none."""
@@ -366,7 +373,7 @@ class Calling:
             result=call.result,
         )
         key = entries.key(now, f"t{call.run}.{call.step}.{position}")
-        message_id = self._attempt.ref.answer(call.run, call.step)
+        message_id = self._attempt.ref.asking(call.id, call.run, call.step)
         return LogRow(key=key, kind="tool", at=now, run=call.run, message_id=message_id, body=body)
 
     def _put_away(self, call: Call) -> dict[str, Any]:

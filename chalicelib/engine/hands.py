@@ -28,8 +28,10 @@ class Paper(Protocol):
 
 
 class Runnable(Protocol):
-    """A tool as `invoke_tool` needs it."""
+    """A tool as `invoke_tool` and `queue_tool` need it."""
 
+    @property
+    def name(self) -> str: ...
     @property
     def parameters(self) -> Mapping[str, Any]: ...
     @property
@@ -45,6 +47,7 @@ class Hands(Protocol):
     def inject(self, role: str, content: Any, metadata: Mapping[str, Any] | None, silent: bool) -> str: ...
     def update(self, state: Any, message_id: str, content: Any, metadata: Mapping[str, Any] | None) -> Body: ...
     def queue(self, content: Any, metadata: Mapping[str, Any] | None) -> str: ...
+    def queue_tool(self, name: str, arguments: Mapping[str, Any] | None) -> str: ...
     def status(self) -> Body: ...
     def user(self) -> Body | None: ...
     def logs(self, limit: int, before: str | None) -> list[Body]: ...
@@ -69,6 +72,13 @@ def in_python() -> Iterator[None]:
         raise OSError(refusal.detail) from None
     except Refusal as refusal:
         raise Refused(refusal.detail) from None
+
+
+def tool_of(tools: Mapping[str, "Runnable"], name: str) -> "Runnable":
+    """The tool of that name. Raises NotFound."""
+    if name not in tools:
+        raise NotFound(f"This agent has no tool named {name!r}.")
+    return tools[name]
 
 
 def checked_limit(limit: int, most: int) -> int:

@@ -70,7 +70,9 @@ class Hooking:
                 attempt.command = edited
 
     def told_anew(self, head: Head, placed: Sequence[Message], now: int) -> tuple[Fact, ...]:
-        """A run's own message was told when it was accepted; if a hook has changed it, it is told again."""
+        """A run's own message was told when it was accepted; if it is another now, it is told again: a hook has changed
+        it, or it is the call of a side.
+        """
         return tuple(
             Fact(
                 type="message.updated",
@@ -80,7 +82,7 @@ class Hooking:
                 attempt=head.run_attempt,
             )
             for message in placed
-            if self._attempt.command.number in self._edited and message.role is Role.USER
+            if self._attempt.command.number in self._edited or message.side
         )
 
     def prepare(self, joins: Sequence[Command]) -> None:
@@ -118,6 +120,8 @@ class Hooking:
         return tuple(part for part in parts if part["type"] == "text"), metadata
 
     def _edit(self, command: Command) -> Command:
+        if command.is_call:  # nobody's words: the hooks of tools see it
+            return command
         body = wire.pending_body(self._attempt.ref, command)
         parts, metadata = self._created(body)
         if list(parts) == body["content"] and metadata == (command.metadata or {}):

@@ -14,6 +14,7 @@ from chalicelib.domain.ids import ThreadRef, message_tag
 from chalicelib.domain.limits import CONTENT_BYTES, EMIT_BYTES, METADATA_BYTES
 from chalicelib.domain.model import Head, Message, Role, replace
 from chalicelib.domain.queueing import Draft
+from chalicelib.engine.hands import Runnable
 from chalicelib.ports import Store
 
 Body = dict[str, Any]
@@ -51,6 +52,19 @@ def content_of(value: Any, safe: Safe) -> tuple[Mapping[str, Any], ...]:
     if (size := values.size(parts)) > CONTENT_BYTES:
         raise TooLarge.at("content", f"has {size} bytes, the limit is {CONTENT_BYTES}")
     return tuple(parts)
+
+
+def call_of(tool: Runnable, arguments: Mapping[str, Any] | None, safe: Safe) -> tuple[Mapping[str, Any], ...]:
+    """Content of the message that queues a tool. Raises InvalidRequest, TooLarge."""
+    from chalicelib.engine.fitting import misfit  # only those who queue a tool pay for it
+
+    given = safe({} if arguments is None else dict(arguments))
+    if fault := misfit(tool.parameters, given):
+        raise InvalidRequest.at("arguments", fault)
+    part = {"type": "tool_call", "name": tool.name, "arguments": given}
+    if (size := values.size(part)) > CONTENT_BYTES:
+        raise TooLarge.at("arguments", f"have {size} bytes, the limit is {CONTENT_BYTES}")
+    return (part,)
 
 
 def metadata_of(value: Mapping[str, Any] | None, safe: Safe) -> dict[str, Any]:

@@ -252,7 +252,7 @@ class Notebook:
 
         def note(written: int) -> _Note:
             key = entries.key(at, f"h{self.run}.{self.attempt}.{written:06d}")
-            message_id = self.ref.answer(self.run, self.call.step) if self.call.step else None
+            message_id = self.ref.asking(self.call.id, self.run, self.call.step) if self.call.step else None
             row = LogRow(key=key, kind="handler", at=at, run=self.run, message_id=message_id, body=body)
             return _Note(call_id="", size=values.size(body), row=row)
 
@@ -373,7 +373,7 @@ class Notebook:
 
         def note(written: int) -> _Note:
             key = entries.key(at, f"a{self.run}.{self.attempt}.{written:06d}")
-            message_id = self.ref.answer(self.run, self.call.step) if self.call.step else None
+            message_id = self.ref.asking(self.call.id, self.run, self.call.step) if self.call.step else None
             row = LogRow(key=key, kind="app", at=at, run=self.run, message_id=message_id, body=body)
             return _Note(call_id=self.call.id, size=values.size(body), number=number, row=row)
 

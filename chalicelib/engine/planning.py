@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.domain import children as family
 from chalicelib.domain import people, values
 from chalicelib.domain.events import Fact
+from chalicelib.domain.ids import QUEUED_CALL
 from chalicelib.domain.model import Call, Child, ChildKind, Head, Inquiry, Outcome
 from chalicelib.domain.queueing import Draft, then
 from chalicelib.engine import children, fitting, playing, sessions
@@ -140,7 +141,7 @@ def _started(head: Head, call: Call, now: int) -> Fact:
 def _unique(asked: AskedCall, used: set[str], run: int, step: int) -> str:
     """The model's own id if it is one and new in the thread, else one that says where the call was asked."""
     wanted = values.cut_text(values.safe_text(asked.call_id or ""), 64, "") or f"call-{run}-{step}"
-    if wanted not in used:
+    if wanted not in used and not wanted.startswith(QUEUED_CALL):
         return wanted
     return next(name for n in range(2, 1000) if (name := f"{wanted}-{run}-{step}-{n}") not in used)
 
@@ -156,9 +157,13 @@ def read_call(tools: Mapping[str, Tool], asked: AskedCall, speech: Speech) -> tu
     arguments, fault = values.parse_arguments(asked.text)
     if speech.stop is not None and speech.stop.reason == "length":
         fault = CUT
-    elif asked.name not in tools:
-        known = ", ".join(sorted(tools)) or "none"
-        fault = f"There is no tool named {asked.name!r}. Known tools: {known}."
-    elif fault is None:
-        fault = fitting.misfit(tools[asked.name].parameters, arguments or {})
+    elif fault is None or asked.name not in tools:
+        fault = unplayable(tools, asked.name, arguments or {})
     return arguments or {}, fault
+
+
+def unplayable(tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any]) -> str | None:
+    """Why no tool can play this call, in words for the model."""
+    if name not in tools:
+        return f"There is no tool named {name!r}. Known tools: {', '.join(sorted(tools)) or 'none'}."
+    return fitting.misfit(tools[name].parameters, arguments)

@@ -12,14 +12,14 @@ from typing import Any
 from chalicelib.domain import effects as rules
 from chalicelib.domain import endings, queueing, wire
 from chalicelib.domain.commands import Delivery
-from chalicelib.domain.errors import NotFound, QueueFull, ThreadTerminated
+from chalicelib.domain.errors import QueueFull, ThreadTerminated
 from chalicelib.domain.ids import effect_name
 from chalicelib.domain.model import EffectState, Head, Message
 from chalicelib.domain.queueing import Ask, Draft
 from chalicelib.engine import effects, messages
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.files import Change
-from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python
+from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python, tool_of
 from chalicelib.engine.hooks import Blocked
 from chalicelib.engine.notes import Notebook
 from chalicelib.engine.updating import Updating, hook_failure
@@ -77,25 +77,33 @@ class RunHands:
 
     def queue(self, content: Any, metadata: Mapping[str, Any] | None) -> str:
         """See the state. A call that runs again after a crash finds what it has queued before."""
-        a, number = self.attempt, self.notebook.next_said()
+        safe, number = self.attempt.environment.safe, self.notebook.next_said()
         with in_python():
-            safe = a.environment.safe
-            parts, about = messages.content_of(content, safe), messages.metadata_of(metadata, safe)
-            if number <= len(self.notebook.call.said):
-                return a.ref.user_message(self.notebook.call.said[number - 1])
-            said = [0]
+            return self._queue(messages.content_of(content, safe), messages.metadata_of(metadata, safe), number)
 
-            def change(head: Head) -> Draft:
-                _check_open(head)
-                nonce = f"{head.run}.{head.run_attempt}.{self.notebook.call.id}.{number}"
-                ask = Ask(content=parts, metadata=about, delivery=Delivery.JOIN, nonce=nonce)
-                draft = queueing.accept(a.ref, head, ask, a.clock.now())
-                said[0] = draft.commands[0].number
-                counted = self.notebook.counted(number, said[0])
-                return replace(draft, calls=(counted,) if counted else ())
+    def queue_tool(self, name: str, arguments: Mapping[str, Any] | None) -> str:
+        """See the state. A call that runs again after a crash finds what it has queued before."""
+        number = self.notebook.next_said()
+        with in_python():
+            return self._queue(messages.call_of(self.tool(name), arguments, self.attempt.environment.safe), {}, number)
 
-            self.ask(change, False)
-            return a.ref.user_message(said[0])
+    def _queue(self, parts: tuple[Mapping[str, Any], ...], about: Mapping[str, Any], number: int) -> str:
+        a = self.attempt
+        if number <= len(self.notebook.call.said):
+            return a.ref.user_message(self.notebook.call.said[number - 1])
+        said = [0]
+
+        def change(head: Head) -> Draft:
+            _check_open(head)
+            nonce = f"{head.run}.{head.run_attempt}.{self.notebook.call.id}.{number}"
+            ask = Ask(content=parts, metadata=about, delivery=Delivery.JOIN, nonce=nonce)
+            draft = queueing.accept(a.ref, head, ask, a.clock.now())
+            said[0] = draft.commands[0].number
+            counted = self.notebook.counted(number, said[0])
+            return replace(draft, calls=(counted,) if counted else ())
+
+        self.ask(change, False)
+        return a.ref.user_message(said[0])
 
     def status(self) -> Body:
         """See the state."""
@@ -170,9 +178,7 @@ class RunHands:
     def tool(self, name: str) -> Runnable:
         """See the state."""
         with in_python():
-            if name not in self.attempt.tools:
-                raise NotFound(f"This agent has no tool named {name!r}.")
-            return self.attempt.tools[name]
+            return tool_of(self.attempt.tools, name)
 
     def _hook_failed(self, name: str, fault: str) -> None:
         self.notebook.tell_failure(hook_failure(name, fault))

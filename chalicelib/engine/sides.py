@@ -68,10 +68,12 @@ def newest_results(ref: ThreadRef, cast: Cast, head: Head, messages: Iterable[Me
     if not (head.side_steps if cast.two_sided else head.run_steps):
         return []
     rows = {message.id: message for message in messages}
-    asked, told = rows.get(ref.answer(head.run, head.run_steps)), rows.get(ref.results(head.run, head.run_steps))
-    if asked is None or told is None or told.place <= head.played_from:
+    told = rows.get(ref.results(head.run, head.run_steps))
+    if told is None or told.place <= head.played_from:
         return []
-    names = {part["call_id"]: part["name"] for part in asked.content if part["type"] == "tool_call"}
+    asking = {ref.asking(part["call_id"], head.run, head.run_steps) for part in told.content}
+    asked = [part for name in asking if name in rows for part in rows[name].content if part["type"] == "tool_call"]
+    names = {part["call_id"]: part["name"] for part in asked}
     return [
         Result(name=names.get(part["call_id"], ""), outcome=part["outcome"], content=part["content"])
         for part in told.content

@@ -121,6 +121,16 @@ class ThreadState:
         """
         return self._hands.queue(content, metadata)
 
+    def queue_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> str:
+        """Have a tool called as if the model had asked for it; answers the id of the message that holds the call.
+
+        It waits for its turn as a message of `queue_message` does, is a step of the run that takes it in, and the model
+        goes on from its result. It decides no question and no approval that the run waits for. Raises LookupError for
+        a tool that the agent does not have, ValueError for arguments that do not fit it, and Refused as
+        `queue_message`.
+        """
+        return self._hands.queue_tool(name, arguments)
+
     def emit(self, name: str, data: Any = None) -> None:
         """Tell an event `custom.<name>` with at most 30 KB of JSON. Data that is no object stands as `value`."""
         self._hands.emit(name, data)

@@ -18,7 +18,7 @@ from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus, Tokens
 from chalicelib.domain.queueing import Draft, then
-from chalicelib.engine import context, ending, planning, playing, sides, stops
+from chalicelib.engine import context, ending, planning, playing, queued, sides, stops
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
@@ -95,16 +95,21 @@ class Turn:
         if self.recovered and journal.head.run_started_at:
             journal.write(lambda head: Draft(after=head))
         self.attempt.hooking.begin()
-        if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:
-            return self._leave(left)
+        if self.attempt.command.is_call:
+            journal.open_with(self._open_with_call)
+            journal.write(lambda head: Draft(after=head), progress=True)
         while True:
+            if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:
+                return self._leave(left)
             if (fault := self._change_player()) is not None:
                 return self.fail(fault)
             if (then_comes := self._after_calls()) is not None and self._follow(then_comes):
                 return Result.ENDED
-            self._inject()
             if (stop := self._stopped()) is not None:
                 return self._end(_ending(stop))
+            self._inject()
+            if journal.head.open_calls:
+                continue
             if not self.attempt.covers(self.attempt.agent.model_seconds):
                 return self._hand_over()
             answer = self._ask()
@@ -120,15 +125,14 @@ class Turn:
         """What the first write of this attempt says first: the run has started, or somebody takes it up again."""
         attempt, now = self.attempt, self.began_at
         if not head.run_started_at:
-            attempt.run_model = attempt.model
+            attempt.run_model, cast = attempt.model, self.agent.cast
+            if cast.two_sided:
+                head = replace(head, side=sides.speaker(cast, head, attempt.command))
             begun = queueing.start(
                 attempt.ref, head, attempt.command, now=now, model=attempt.model, version=attempt.version
             )
             begun = replace(begun, facts=(*begun.facts, *attempt.hooking.told_anew(head, begun.messages, now)))
-            if not self.agent.cast.two_sided:
-                return begun
-            side = sides.speaker(self.agent.cast, head, attempt.command)
-            return replace(begun, after=replace(begun.after, side=side))
+            return begun
         if not self.recovered:
             return Draft(after=head)
         facts = [self._fact("run.reconciling", {"adopted": head.run_steps + head.run_calls}, head, now)]
@@ -141,6 +145,10 @@ class Turn:
         if head.open_message:
             head = costs.called(head, model=attempt.model, own=attempt.run_model, usage=Tokens())
         return Draft(after=replace(head, open_message=0), facts=tuple(facts), logs=logs)
+
+    def _open_with_call(self, head: Head) -> Draft:
+        """The opening of a run that a queued tool has started: its first step stands with it."""
+        return queued.begun(self.attempt, self.agent.cast, self._open(head), self.began_at)
 
     def _leave(self, left: Left) -> Result:
         return Result.WAITS if left is Left.WAITING else self._hand_over()
@@ -193,10 +201,15 @@ class Turn:
         return taken_up.finish()
 
     def _inject(self) -> None:
-        """Take in the pending joins, oldest first, a bounded number a write."""
-        while joins := self._joins(self.attempt.journal.head):
+        """Take in the pending joins, oldest first, a bounded number a write, up to a queued tool, which is a step of
+        its own.
+        """
+        journal = self.attempt.journal
+        while joins := self._joins(journal.head):
             self.attempt.hooking.prepare(joins)
-            self.attempt.journal.write(self._take_in, progress=True)
+            journal.write(self._take_in, progress=True)
+            if journal.head.open_calls:
+                return
         self.bound_taken = True
         while heard := self._reports():
             self._hear(heard)
@@ -217,22 +230,24 @@ class Turn:
         attempt.journal.write(decide, progress=True)
 
     def _take_in(self, head: Head) -> Draft:
-        waiting = self.attempt.hooking.prepared(self._joins(head))
+        attempt, now = self.attempt, self.attempt.clock.now()
+        waiting = attempt.hooking.prepared(self._joins(head))
         joins = waiting[: queueing.placeable(waiting, JOINS_A_WRITE)]
         if not joins:
             return Draft(after=head)
         free = sum(1 for join in joins if join.number >= head.free_from)
-        return queueing.inject(self.attempt.ref, head, joins, free=free, now=self.attempt.clock.now())
+        taken = queueing.inject(attempt.ref, head, joins, free=free, now=now)
+        return queued.begun(attempt, self.agent.cast, taken, now) if joins[0].is_call else taken
 
     def _joins(self, head: Head) -> tuple[Command, ...]:
-        """The pending joins that are this run's: bound to it, or free. Reads only if the head says that there are
-        some.
+        """The pending joins that this run takes in next, of those bound to it or free. Reads only if the head says that
+        there are some.
         """
         ranges = [] if self.bound_taken else list(self.attempt.command.joins)
         ranges += queueing.free_joins(head)
         store, ref = self.attempt.store, self.attempt.ref
         rows = [row for low, high in ranges for row in pending_joins(store, ref, low, high)]
-        return tuple(sorted(rows, key=lambda row: row.number))
+        return queued.taken_next(sorted(rows, key=lambda row: row.number))
 
     def _ask(self) -> Speech | Failed:
         attempt = self.attempt
@@ -305,6 +320,8 @@ class Turn:
         """Close what is open and end the run, in one write. Raises CancelSeen: no other end may follow a cancel."""
         attempt = self.attempt
         attempt.workers.dismiss()
+        if attempt.journal.unopened:
+            attempt.journal.open_with(self._open)  # what ends at once calls nothing
 
         def decide(head: Head) -> Draft:
             now = attempt.clock.now()

@@ -135,9 +135,9 @@ def chunks(model: Model, request: ModelRequest, cancel: Cancel) -> Iterator[Chun
             yield chunk
             if cancel.wait(0):
                 return
-    except ModelError:
+    except (ModelError, GeneratorExit):
         raise
-    except Exception as failure:  # a provider's bug is this call's failure, not the runner's
+    except BaseException as failure:  # a provider's bug is this call's failure: nobody else would hear of it
         log.exception("model raised")
         raise ModelError(None, str(values.safe(failure)), retryable=False) from failure
 
@@ -152,7 +152,9 @@ def played(tool: Tool, state: ThreadState, arguments: dict[str, Any]) -> tuple[O
     except ToolFailure as failure:
         said = failure.args[0] if failure.args else "The tool failed."
         return Outcome.ERROR, state.environment.safe(said)
-    except Exception as failure:  # noqa: BLE001 - a tool that raises is a result, not a failed run (spec section 7)
+    except Asking:
+        raise
+    except BaseException as failure:  # noqa: BLE001 - what raises is a result, `sys.exit` too (spec section 7)
         return Outcome.ERROR, state.environment.safe(failure)
 
 

@@ -77,7 +77,7 @@ class CallEndpoint:
         try:
             returned = guests.run(lambda: endpoint.run(state, _request(p, call)), endpoint.timeout_seconds, flag)
             answer = self._shown(returned)
-        except Exception as raised:  # noqa: BLE001 - whatever an author's code raises is an answer
+        except BaseException as raised:  # noqa: BLE001 - whatever an author's code raises is an answer
             error = self.outside.environment.hide_text(str(values.safe(raised)))
             refusal = _refusal(raised, error)
         body = entries.handler_body(
@@ -133,7 +133,7 @@ def _request(p: Principal, call: Call) -> Request:
     )
 
 
-def _refusal(raised: Exception, text: str) -> Refusal:
+def _refusal(raised: BaseException, text: str) -> Refusal:
     if isinstance(raised, Problem):
         return EndpointProblem(raised.status, text.partition(": ")[2] or "The endpoint gave no reason.")
     if isinstance(raised, guests.Late):

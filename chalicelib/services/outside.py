@@ -23,7 +23,7 @@ from chalicelib.engine import effects, messages
 from chalicelib.engine.agent import Agent
 from chalicelib.engine.environment import Environment
 from chalicelib.engine.files import Change, Shelf
-from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python
+from chalicelib.engine.hands import Body, Refused, Runnable, checked_limit, in_python, tool_of
 from chalicelib.engine.hooks import Blocked
 from chalicelib.engine.kin import Kin
 from chalicelib.engine.log import commit_of
@@ -45,6 +45,7 @@ RETRY_AFTER_SECONDS = 5
 class Outside:
     """Makes states of threads that no run stands behind."""
 
+    agents: Mapping[str, Agent]
     store: Store
     objects: FileObjects
     appender: Appender
@@ -80,7 +81,9 @@ class Outside:
                 ask=desk.change,
             ),
             notebook=OutsidePaper(desk=desk),
-            hands=OutsideHands(desk=desk, agent=agent, arguments=about.arguments, cancel=self.cancel),
+            hands=OutsideHands(
+                desk=desk, agent=agent, agents=self.agents, arguments=about.arguments, cancel=self.cancel
+            ),
             kin=Kin(
                 log=self.appender.log,
                 ref=ref,
@@ -205,6 +208,8 @@ class OutsideHands:
 
     desk: Desk
     agent: Agent
+    """The thread's own: this is its code."""
+    agents: Mapping[str, Agent]
     arguments: Mapping[str, Any]
     cancel: CancelService
 
@@ -274,21 +279,28 @@ class OutsideHands:
 
     def queue(self, content: Any, metadata: Mapping[str, Any] | None) -> str:
         """See the state."""
-        desk = self.desk
+        safe = self.desk.environment.safe
         with in_python():
-            parts = messages.content_of(content, desk.environment.safe)
-            about, nonce = messages.metadata_of(metadata, desk.environment.safe), desk.appender.ids.token()
+            return self._queue(messages.content_of(content, safe), messages.metadata_of(metadata, safe))
 
-            def change(head: Head) -> tuple[Draft, str]:
-                if head.terminated_at:
-                    raise ThreadTerminated
-                if queueing.is_full(head):
-                    raise QueueFull(retry_after_seconds=RETRY_AFTER_SECONDS)
-                ask = Ask(content=parts, metadata=about, delivery=Delivery.JOIN, nonce=nonce)
-                draft = queueing.accept(desk.ref, head, ask, desk.appender.clock.now())
-                return draft, desk.ref.user_message(draft.commands[0].number)
+    def queue_tool(self, name: str, arguments: Mapping[str, Any] | None) -> str:
+        """See the state."""
+        with in_python():
+            return self._queue(messages.call_of(self._playable(name), arguments, self.desk.environment.safe), {})
 
-            return desk.write(change, desk.next())
+    def _queue(self, parts: tuple[Mapping[str, Any], ...], about: Mapping[str, Any]) -> str:
+        desk, nonce = self.desk, self.desk.appender.ids.token()
+
+        def change(head: Head) -> tuple[Draft, str]:
+            if head.terminated_at:
+                raise ThreadTerminated
+            if queueing.is_full(head):
+                raise QueueFull(retry_after_seconds=RETRY_AFTER_SECONDS)
+            ask = Ask(content=parts, metadata=about, delivery=Delivery.JOIN, nonce=nonce)
+            draft = queueing.accept(desk.ref, head, ask, desk.appender.clock.now())
+            return draft, desk.ref.user_message(draft.commands[0].number)
+
+        return desk.write(change, desk.next())
 
     def status(self) -> Body:
         """See the state."""
@@ -354,7 +366,14 @@ class OutsideHands:
     def tool(self, name: str) -> Runnable:
         """See the state."""
         with in_python():
-            found = next((one for one in self.agent.tools_for(self.arguments) if one.name == name), None)
-            if found is None:
-                raise NotFound(f"This agent has no tool named {name!r}.")
-            return found
+            return tool_of({one.name: one for one in self.agent.tools_for(self.arguments)}, name)
+
+    def _playable(self, name: str) -> Runnable:
+        """A tool of the agent that plays the thread now. Raises NotFound, Refused."""
+        from chalicelib.engine import playing  # most code outside of runs queues no tool
+
+        agent, unplayable = playing.player(self.agents, self.desk.head)
+        tools, broken = playing.tools_of(agent, self.arguments, self.agents)
+        if fault := unplayable or broken:
+            raise Refused(fault)
+        return tool_of(tools, name)

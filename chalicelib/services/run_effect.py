@@ -94,6 +94,6 @@ class RunEffect:
         state = self.outside.state(ref, head, about, agent, token=token, again=True, cancel=flag)
         try:
             guests.run(lambda: code.run(state, dict(taken.arguments)), code.timeout_seconds, flag)
-        except Exception as raised:  # noqa: BLE001 - what an author's code raises is a failed try
+        except BaseException as raised:  # noqa: BLE001 - what an author's code raises is a failed try
             return values.cut_text(self.outside.environment.hide_text(str(values.safe(raised))), 4096)
         return None

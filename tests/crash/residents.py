@@ -108,6 +108,13 @@ def results(world: World) -> dict[str, tuple[str, Any]]:
     return {data["call_id"]: (data["outcome"], data["result"]) for data in ends}
 
 
+def runs(world: World) -> list[tuple[str, str, int]]:
+    """Status, reason and steps of each run."""
+    with world.tap.outside():
+        page = world.house.read.runs(world.principal, world.thread.id, limit=100, position=None)
+    return [(run["status"], run["reason"], run["steps"]) for run in page.items]
+
+
 def value(world: World, name: str) -> Any:
     """A durable value of the thread."""
     with world.tap.outside():

@@ -4,13 +4,15 @@ What comes is answered without a timer: no sweep runs, and nobody says anything 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chalicelib.domain.commands import Delivery
 from tests.crash.audit import audit, told
-from tests.crash.scenarios import TWO_CALLS, step, text, tools
+from tests.crash.residents import runs, said
+from tests.crash.scenarios import FAMILY, TWO_CALLS, step, text, tools
 from tests.crash.tap import Moment
 from tests.crash.world import World
 
@@ -138,3 +140,31 @@ def test_messages_to_an_idle_thread_that_come_at_once_are_one_run_in_accepted_or
 def _by_command(world: World) -> list[Any]:
     said = [answer for answer in world.answers if answer.body.get("command")]
     return sorted(said, key=lambda answer: int(answer.body["command"]["id"].rpartition("_")[2]))
+
+
+# -- a run takes no further step: what comes during its last one is not placed behind it, where nobody would answer it
+
+
+def _with_limit(world: World, steps: int, *, last_step: Callable[[], object]) -> World:
+    world.house.agents["scripted"] = replace(world.house.agents["scripted"], max_steps=steps)
+    world.guests.while_asked = lambda count: world.meanwhile(last_step) if count == steps else None
+    return world
+
+
+def test_a_message_that_comes_during_the_last_step_of_a_run_starts_its_own(world: Worlds) -> None:
+    its = world("at the limit")
+    _with_limit(its, 1, last_step=lambda: its.post(LATE))
+    its.create({"script": [step(text("yes"))] * 6})
+    its.drain()
+    assert said(its) == [("user", "hello"), ("assistant", "yes"), ("user", LATE), ("assistant", "yes")]
+    assert ([status for status, _, _ in runs(its)], audit(its)) == (["completed", "completed"], [])
+
+
+def test_children_that_end_during_the_last_step_of_a_run_are_heard_by_another(world: Worlds) -> None:
+    its = world("children at the limit")
+    _with_limit(its, 2, last_step=its.drain)
+    its.create(FAMILY)
+    its.drain()
+    heard = [str(request.messages) for request in its.guests.requests[-1:]]
+    assert [all(f"kid {number} is done" in one for number in (1, 2)) for one in heard] == [True]
+    assert ([steps for _, _, steps in runs(its)][:1], len(runs(its)), audit(its)) == ([2], 2, [])

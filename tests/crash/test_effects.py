@@ -31,6 +31,7 @@ class Notes:
     tokens: list[str] = field(default_factory=list)
     fails: int = 0
     """Tries that fail before one goes well."""
+    error: BaseException = field(default_factory=lambda: RuntimeError("not today"))
 
 
 def remind(notes: Notes) -> Effect:
@@ -41,7 +42,7 @@ def remind(notes: Notes) -> Effect:
         state.inject_message(text, role="system")
         state.emit("reminded", {"of": text})
         if len(notes.tokens) <= notes.fails:
-            raise RuntimeError("not today")
+            raise notes.error
 
     return effect(name="remind")(run)
 
@@ -113,15 +114,16 @@ def test_an_effect_that_dies_at_any_call_runs_again_and_counts_once(world: World
         assert wrong(audit(its)) == [], its.seed
 
 
-def test_a_failing_effect_is_tried_again_with_growing_pauses(world: Worlds) -> None:
-    notes = Notes(fails=2)
+@pytest.mark.parametrize("error", [RuntimeError("not today"), SystemExit("not today")], ids=repr)
+def test_a_failing_effect_is_tried_again_with_growing_pauses(world: Worlds, error: BaseException) -> None:
+    notes = Notes(fails=2, error=error)
     its = settled_in(world("fails"), schedules, effects=[remind(notes)])
     play(its)
     assert len(notes.tokens) == 3
     assert len(set(notes.tokens)) == 1
     assert reminded(its) == (1, 1)
     told = [(row["status"], row["error"]) for row in rows(its, "handler")]
-    assert told == [("error", "RuntimeError: not today")] * 2 + [("success", None)]
+    assert told == [("error", f"{type(error).__name__}: not today")] * 2 + [("success", None)]
 
 
 def test_an_effect_that_fails_for_good_is_parked_in_sight(world: Worlds) -> None:

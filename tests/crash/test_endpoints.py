@@ -145,7 +145,7 @@ def test_an_endpoint_may_be_a_coroutine(world: Worlds) -> None:
     assert ask(settled(world("async"), _awaits)).body == "POST"
 
 
-def _raises(error: Exception) -> Answer:
+def _raises(error: BaseException) -> Answer:
     def answer(state: ThreadState, request: Request) -> Any:
         raise error
 
@@ -157,6 +157,7 @@ def _raises(error: Exception) -> Answer:
     [
         (_raises(Problem(409, "Not: now.")), EndpointProblem, 409, "Not: now."),
         (_raises(RuntimeError("hunter2-hunter2")), EndpointFailed, 500, "The endpoint could not answer."),
+        (_raises(SystemExit("hunter2-hunter2")), EndpointFailed, 500, "The endpoint could not answer."),
         (lambda state, request: "x" * 2 * 1024 * 1024, EndpointFailed, 500, "The endpoint could not answer."),
         (lambda state, request: Response(headers={"Set-Cookie": "a"}), EndpointFailed, 500, "could not answer"),
         (lambda state, request: Response(headers={"X": "a\r\nb"}), EndpointFailed, 500, "could not answer"),

@@ -182,6 +182,21 @@ def test_the_context_is_shared_within_an_execution_and_the_user_is_read(world: W
     assert result(its) == ("ok", [1, None, False])
 
 
+class Panic(BaseException):
+    """What native code raises: no Exception."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt("stop"), Panic("index out of range")], ids=repr)
+def test_whatever_a_tool_raises_is_its_result(world: Worlds, error: BaseException) -> None:
+    def use(state: ThreadState, arguments: Mapping[str, Any]) -> Any:
+        raise error
+
+    its = settled_in(world("raises"), use)
+    run_tool(its)
+    assert result(its) == ("error", f"{type(error).__name__}: {error}")
+    assert said(its)[-1] == ("assistant", "Done.")
+
+
 SECRET = "hunter2-hunter2"
 
 
