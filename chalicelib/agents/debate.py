@@ -25,9 +25,8 @@ debate = Agent(
     kind="dual_ai",
     title="Debate",
     description="Two sides debate the motion that you write.",
-    side_a=Side(label="for", prompt=Prompt(name="for", parts=[RULES, "You speak for the motion."])),
+    side_a=Side(prompt=Prompt(name="for", parts=[RULES, "You speak for the motion."])),
     side_b=Side(
-        label="against",
         prompt=Prompt(
             name="against",
             parts=[RULES, "You speak against the motion. When nothing new is said, conclude."],

@@ -71,6 +71,7 @@ def hear(ref: ThreadRef, head: Head, heard: Iterable[Heard], *, nonce: str, now:
                 draft.after,
                 content=({"type": "text", "text": message_text(report, child)},),
                 child=projection(replace(child, status=report.outcome or child.status)),
+                side=child.side,
                 nonce=f"{nonce}.{number}",
                 now=now,
             )

@@ -137,8 +137,10 @@ def inquiry_numbers(ref: ThreadRef, kind: str, text: str) -> tuple[int, ...] | N
 
 
 def child_numbers(reference: str) -> tuple[int, ...] | None:
-    """Run, step and position of the call that made a child, from its reference; None if that is none."""
-    found = re.fullmatch(rf"(?:sub|ses)((?:-{_NUMBER}){{3}})", reference)
+    """Run, step and position of the call that made a child, from its reference; None if that is none. Step 0 is before
+    the first.
+    """
+    found = re.fullmatch(rf"(?:sub|ses)(-{_NUMBER}-(?:0|{_NUMBER})-{_NUMBER})", reference)
     return tuple(int(number) for number in found.group(1)[1:].split("-")) if found else None
 
 

@@ -166,6 +166,8 @@ class Head:
     """
     side: str = ""
     """The side that has the turn; "" of an agent with one side, and before the first turn."""
+    hears: str = ""
+    """Of a child: the side that users' messages are for; "": both."""
     run_turns: int = 0
     """Turns that sides have taken in the run in flight."""
     side_steps: int = 0

@@ -192,12 +192,13 @@ def place_silently(
     content: tuple[Part, ...],
     metadata: Mapping[str, Any] | None = None,
     child: Mapping[str, Any] | None = None,
+    side: str = "",
     nonce: str,
     key: str | None = None,
     now: int,
 ) -> Draft:
-    """A message that takes its place at once and starts nothing. Its row keeps the number and the key; it is no command
-    to anybody.
+    """A message that takes its place at once and starts nothing; `side`: the only one that is shown it. Its row keeps
+    the number and the key; it is no command to anybody.
     """
     row = Command(
         number=head.commands + 1,
@@ -209,7 +210,7 @@ def place_silently(
         place=head.messages + 1,
     )
     said = replace(row, content=content, metadata=metadata)
-    message = replace(wire.user_message(ref, said, place=row.place, run=0), silent=True, child=child)
+    message = replace(wire.user_message(ref, said, place=row.place, run=0), silent=True, child=child, side=side)
     told = Fact(type="message.completed", data={"message": wire.message_body(ref, message)}, at=now)
     after = replace(head, commands=row.number, messages=row.place)
     return Draft(after=after, facts=(told,), commands=(row,), messages=(message,))

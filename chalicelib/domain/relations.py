@@ -46,6 +46,8 @@ class Child:
     reporting: Reporting = Reporting.IMPLICIT
     blocking: bool = False
     resumable: bool = False
+    side: str = ""
+    """The side of its parent that has made it, and is told of it; "" of a parent with one side."""
     key: str = ""
     """Of a session: what its maker calls it, so that asked for twice it is made once."""
     result: Any = None

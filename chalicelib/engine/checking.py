@@ -43,13 +43,21 @@ def _faults(module: str, agents: Mapping[str, Agent]) -> Iterator[str]:
             if other not in agents:
                 yield f"agent {agent.name}: subagents names {other!r}, which is no agent of AGENTS"
         for tool in _tools(agent):
-            if isinstance(tool, AgentTool) and tool.agent not in agents and not tool.optional:
-                yield (
-                    f"agent {agent.name}: tool {tool.name} needs the agent {tool.agent!r}, which is none of AGENTS; "
-                    "add it, or set optional=True"
-                )
+            if isinstance(tool, AgentTool):
+                yield from _faults_of_agent_tool(agent, tool, agents)
             if isinstance(tool, Handoff):
                 yield from _faults_of_handoff(agent, tool, agents)
+
+
+def _faults_of_agent_tool(agent: Agent, tool: AgentTool, agents: Mapping[str, Agent]) -> Iterator[str]:
+    what, child, hears = f"agent {agent.name}: tool {tool.name}", agents.get(tool.agent), tool.receives_messages
+    if child is None:
+        if not tool.optional:
+            yield f"{what} needs the agent {tool.agent!r}, which is none of AGENTS; add it, or set optional=True"
+    elif hears is not None and not child.cast.two_sided:
+        yield f"{what}: receives_messages is {hears!r}, and the agent {tool.agent!r} has one side; leave it out"
+    elif hears is not None and child.cast.sides[hears].human:
+        yield f"{what}: receives_messages is {hears!r}, and that side of {tool.agent!r} is human; name the other"
 
 
 def _faults_of_handoff(agent: Agent, tool: Handoff, agents: Mapping[str, Agent]) -> Iterator[str]:

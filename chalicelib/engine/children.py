@@ -93,13 +93,14 @@ def plan(attempt: Attempt, call: Call, position: int, now: int, made: tuple[Chil
     if not isinstance(tool, AgentTool) and call.name != CREATE:
         return None
     reference = family.reference(call.run, call.step, position)
-    made_by = _configured(tool, call, reference, now) if isinstance(tool, AgentTool) else None
+    made_by = configured(tool, call, reference, now) if isinstance(tool, AgentTool) else None
     child = made_by or _asked_for(attempt, call, reference, now)
     child = replace(child, token=token_of(attempt.ref, reference))
-    return _fault(attempt, child, tool, call, len(made)) or child
+    return fault(attempt, child, tool, call, len(made)) or child
 
 
-def _configured(tool: AgentTool, call: Call, reference: str, now: int) -> Child:
+def configured(tool: AgentTool, call: Call, reference: str, now: int) -> Child:
+    """The child that a call of this tool makes."""
     return Child(
         reference=reference,
         kind=ChildKind.THREAD,
@@ -126,7 +127,8 @@ def _asked_for(attempt: Attempt, call: Call, reference: str, now: int) -> Child:
     )
 
 
-def _fault(attempt: Attempt, child: Child, tool: Tool, call: Call, made: int) -> str | None:
+def fault(attempt: Attempt, child: Child, tool: Tool, call: Call, made: int) -> str | None:
+    """Why this child may not be made now. `made`: children that the same write makes before it."""
     if child.agent not in attempt.agents:
         return f"There is no agent named {child.agent!r}."
     if attempt.journal.head.depth >= DEPTH:
@@ -167,9 +169,9 @@ def perform(attempt: Attempt, call: Call, position: int) -> Call:
         return _ended(attempt, call, *_tell(attempt, call))
     reference = family.reference(call.run, call.step, position)
     child = attempt.store.open(attempt.ref, head=False, children=[reference]).children[reference]
-    fault = _create(attempt, child, call)
-    if fault is not None:
-        return _ended(attempt, call, Outcome.ERROR, fault)
+    refused = create(attempt, child, attempt.tools[call.name], call)
+    if refused is not None:
+        return _ended(attempt, call, Outcome.ERROR, refused)
     if child.blocking:
         return replace(call, waits=child.reference)
     thread_id = ThreadRef(attempt.ref.org, child.token).id
@@ -190,9 +192,9 @@ def _ended(attempt: Attempt, call: Call, outcome: Outcome, result: Any) -> Call:
     return replace(call, outcome=outcome, result=result, ended_at=attempt.clock.now())
 
 
-def _create(attempt: Attempt, child: Child, call: Call) -> str | None:
+def create(attempt: Attempt, child: Child, tool: Tool, call: Call) -> str | None:
     """Make the thread of a child with its first message; why not, if it may not be. Twice makes it once."""
-    ref, now, tool = ThreadRef(attempt.ref.org, child.token), attempt.clock.now(), attempt.tools[call.name]
+    ref, now = ThreadRef(attempt.ref.org, child.token), attempt.clock.now()
     arguments = _arguments(call)
     about = About(
         title=child.title,
@@ -210,6 +212,7 @@ def _create(attempt: Attempt, child: Child, call: Call) -> str | None:
         parent=attempt.ref.token,
         reference=child.reference,
         depth=attempt.journal.head.depth + 1,
+        hears=(tool.receives_messages or "") if isinstance(tool, AgentTool) else "",
     )
     created = queueing.create(head, about, now)
     files = attempt.bag.carry(attempt.ref, ref, values.dumps(call.arguments), now)

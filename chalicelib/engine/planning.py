@@ -124,7 +124,7 @@ def _starting(
 
 def _made(attempt: Attempt, child: Child, call: Call, now: int, head: Head) -> Draft:
     """A child on the head on which it is written: a session has its number from there."""
-    after = replace(head, children=head.children + 1)
+    after, child = replace(head, children=head.children + 1), replace(child, side=head.side)
     if child.kind is ChildKind.THREAD:
         told = family.started(attempt.ref, child, head, now)
         return Draft(after=after, facts=(told,), children=(child,))

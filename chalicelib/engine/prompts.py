@@ -88,7 +88,6 @@ class Side:
     """
 
     prompt: Prompt | None = None
-    label: str | None = None
     stop_on_response: bool = True
     stop_tool: str | None = None
     response_property: str | None = None

@@ -20,8 +20,9 @@ from chalicelib.engine.stops import Cast, Next, Result
 
 def speaker(cast: Cast, head: Head, command: Command) -> str:
     """The side that has the turn, before the first write of the run too."""
-    fresh = not head.run_started_at and (command.content is not None or command.place > 0)
-    return cast.speaker(head.side, fresh_message=fresh)
+    begins = not head.run_started_at
+    says = begins and not command.is_call and (command.content is not None or command.place > 0)
+    return cast.speaker(head.side, begins=begins, hears=head.hears if says else "")
 
 
 def speak(attempt: Attempt, agent: Agent, side: str) -> None:
@@ -34,13 +35,16 @@ def speak(attempt: Attempt, agent: Agent, side: str) -> None:
     attempt.tools = {tool.name: tool for tool in tools if children.is_available(tool, attempt.agents)}
 
 
-def seen_by(side: str, messages: Iterable[Message]) -> list[Message]:
-    """The conversation as a side sees it: itself as assistant, the other as user, without the other's calls."""
-    return [seen for message in messages if (seen := _seen(side, message)) is not None]
+def seen_by(side: str, messages: Iterable[Message], *, hears: str = "") -> list[Message]:
+    """The conversation as a side sees it: itself as assistant, the other as user, without the other's calls. `hears`:
+    the side that users' messages are for, if they are for one.
+    """
+    return [seen for message in messages if (seen := _seen(side, message, hears)) is not None]
 
 
-def _seen(side: str, message: Message) -> Message | None:
-    if not message.side or message.side == side:
+def _seen(side: str, message: Message, hears: str) -> Message | None:
+    of = message.side or (hears if message.role is Role.USER else "")
+    if not of or of == side:
         return message
     if message.role is not Role.ASSISTANT:
         return None
@@ -81,7 +85,7 @@ def newest_results(ref: ThreadRef, cast: Cast, head: Head, messages: Iterable[Me
 
 
 def _side(cast: Cast, head: Head) -> str:
-    return cast.speaker(head.side, fresh_message=False)
+    return cast.speaker(head.side)
 
 
 def stepped(cast: Cast, head: Head) -> Head:

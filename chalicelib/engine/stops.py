@@ -28,12 +28,12 @@ class Cast:
         """The side that has the turn after this one: itself if it is alone."""
         return (SIDE_B if side == SIDE_A else SIDE_A) if self.two_sided else side
 
-    def speaker(self, stored: str, *, fresh_message: bool) -> str:
-        """The side that has the turn. `stored`: the side on the head, "" at first. `fresh_message`: a run begins with a
-        user's message, which is the turn of a side that is human.
+    def speaker(self, stored: str, *, begins: bool = False, hears: str = "") -> str:
+        """The side that has the turn. `stored`: the side on the head, "" at first. `begins`: a run does, and whatever
+        began it, it is no turn of a human's. `hears`: the side that this is for, if it is for one.
         """
-        side = stored if stored in self.sides else SIDE_A
-        return self.other(side) if fresh_message and self.sides[side].human else side
+        side = next((name for name in (hears, stored) if name in self.sides), SIDE_A)
+        return self.other(side) if begins and self.sides[side].human else side
 
 
 @dataclass(frozen=True, kw_only=True)

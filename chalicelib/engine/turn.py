@@ -18,7 +18,7 @@ from chalicelib.domain.errors import ModelError
 from chalicelib.domain.events import Fact
 from chalicelib.domain.model import Call, Command, Head, Message, RunStatus, Tokens
 from chalicelib.domain.queueing import Draft, then
-from chalicelib.engine import context, ending, planning, playing, queued, sides, stops
+from chalicelib.engine import context, ending, immediate, planning, playing, queued, sides, stops
 from chalicelib.engine.answering import Answering, Failed
 from chalicelib.engine.attempt import Attempt
 from chalicelib.engine.calling import Calling, Left
@@ -95,6 +95,7 @@ class Turn:
         if self.recovered and journal.head.run_started_at:
             journal.write(lambda head: Draft(after=head))
         self.attempt.hooking.begin()
+        immediate.start(self.attempt, self.agent)
         if self.attempt.command.is_call:
             journal.open_with(self._open_with_call)
             journal.write(lambda head: Draft(after=head), progress=True)
@@ -179,7 +180,7 @@ class Turn:
             return None
         attempt, head, cast, messages = self.attempt, self.attempt.journal.head, self.agent.cast, self._messages()
         newest = sides.newest_results(attempt.ref, cast, head, messages)
-        if head.parent and (label := sides.labelled(cast, cast.speaker(head.side, fresh_message=False), newest)):
+        if head.parent and (label := sides.labelled(cast, cast.speaker(head.side), newest)):
             with suppress(OSError):  # a label is worth no run; the next one takes its place
                 attempt.kin(f"{head.run}.{head.run_steps}").label(label)
         return sides.following(attempt.ref, cast, head, messages)
@@ -258,8 +259,9 @@ class Turn:
         """The messages as the side that has the turn sees them."""
         if not self.agent.cast.two_sided:
             return self._messages()
-        side = sides.speaker(self.agent.cast, self.attempt.journal.head, self.attempt.command)
-        return sides.seen_by(side, self._messages())
+        head = self.attempt.journal.head
+        side = sides.speaker(self.agent.cast, head, self.attempt.command)
+        return sides.seen_by(side, self._messages(), hears=head.hears)
 
     def _messages(self) -> list[Message]:
         """The stored window, and the run's own message if the write that places it is still to come."""
@@ -307,7 +309,7 @@ class Turn:
                 draft = replace(started, new_calls=tuple(calls.values()), calls=())
             if planned:
                 return draft
-            after = stops.after_answer(cast, cast.speaker(head.side, fresh_message=False), turns=head.run_turns)
+            after = stops.after_answer(cast, cast.speaker(head.side), turns=head.run_turns)
             draft = then(draft, lambda at: sides.moved(attempt.ref, cast, at, after, now))
             ended = bool(after.reason) and not (after.gives_way and (queueing.free_joins(head) or spoken_to))
             return then(draft, lambda at: self._ending(at, _ending(after, speech.text))) if ended else draft

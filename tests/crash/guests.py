@@ -30,6 +30,23 @@ HELPER = AgentTool(name="helper", agent="scripted", parameters={"type": "object"
 
 TO_GUIDE = AgentTool(name="to_guide", agent="guide", parameters={"type": "object"})
 
+TO_SECOND = AgentTool(
+    name="to_second",
+    agent="duel",
+    parameters={"type": "object"},
+    blocking=False,
+    resumable=True,
+    receives_messages="side_b",
+)
+
+SCOUT = AgentTool(
+    name="scout",
+    agent="scripted",
+    parameters={"type": "object", "properties": {"script": {"type": "array"}}},
+    blocking=False,
+    immediate=True,
+)
+
 
 @tool(on_retry="again")
 def scale(state: ThreadState, grams: int) -> dict[str, Any]:
@@ -98,11 +115,15 @@ class Guests:
             return [self._watched(tool) for tool in scripted.tools_for(arguments)]
 
         def with_helper(arguments: Mapping[str, Any]) -> list[Tool]:
-            return [*tools(arguments), HELPER, TO_GUIDE]
+            return [*tools(arguments), HELPER, TO_GUIDE, TO_SECOND]
 
+        def with_scout(arguments: Mapping[str, Any]) -> list[Tool]:
+            return [*tools(arguments), SCOUT]
+
+        eager = replace(scripted, name="eager", tools=with_scout)
         boss = replace(scripted, name="boss", tools=with_helper)
         samples = {name: self._sample(agent) for name, agent in AGENTS.items()}
-        plain = {**samples, scripted.name: replace(scripted, tools=tools), boss.name: boss}
+        plain = {**samples, scripted.name: replace(scripted, tools=tools), boss.name: boss, eager.name: eager}
         return plain | {agent.name: agent for agent in (*self._sided(), *self._handing(tools))}
 
     def _handing(self, tools: Callable[[Mapping[str, Any]], list[Tool]]) -> list[Agent]:

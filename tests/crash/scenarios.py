@@ -301,6 +301,12 @@ def _family(world: World) -> None:
     world.rest()
 
 
+def _scouted(world: World) -> None:
+    """An immediate child."""
+    world.create(KIDS[0], agent="eager")
+    world.rest()
+
+
 def _helped(world: World) -> None:
     world.create(WITH_HELPER, agent="boss")
     world.rest()
@@ -421,6 +427,7 @@ SCENARIOS = {
         Scenario(name="handed over and back", play=_handed_over, outcome=players, first=4),
         Scenario(name="two children", play=_family, outcome=outcomes, first=4),
         Scenario(name="a blocking child", play=_helped, outcome=outcomes, first=4),
+        Scenario(name="an immediate child", play=_scouted, outcome=outcomes, first=4),
         Scenario(name="sessions gathered", play=_gathered, outcome=_runs_and_ends, first=6),
         Scenario(name="a tree is terminated", play=_tree_terminated, outcome=_ended_tree, sweeps=2, first=9),
         Scenario(name="lost while it answered", play=_lost(LONG_TEXT, 3), sweeps=1, first=8),

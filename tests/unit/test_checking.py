@@ -10,6 +10,10 @@ from chalicelib.cli import main
 from chalicelib.engine.checking import check
 
 HEAD = "from chalicelib.engine.agent import Agent\nfrom chalicelib.engine.agent_tool import AgentTool\n"
+HEARS = (
+    f"{HEAD}from chalicelib.engine.prompts import Prompt, Side\n"
+    'to = AgentTool(name="t", agent="c", receives_messages="side_b")\n'
+)
 HANDS = (
     "from chalicelib.engine.agent import Agent\nfrom chalicelib.engine.handoff import Handoff\n"
     "from chalicelib.engine.prompts import Prompt, Side\n"
@@ -52,6 +56,16 @@ def test_the_shipped_agents_are_all_right() -> None:
         (
             HANDS + 'AGENTS = {"a": Agent(name="a", kind="dual_ai", side_a=side, side_b=side), "c": Agent(name="c")}',
             "agent a: tool t is a handoff, and an agent with two sides hands nothing over; use an AgentTool",
+        ),
+        (
+            HEARS + 'AGENTS = {"a": Agent(name="a", tools=[to]), "c": Agent(name="c")}',
+            "agent a: tool t: receives_messages is 'side_b', and the agent 'c' has one side; leave it out",
+        ),
+        (
+            HEARS
+            + 'c = Agent(name="c", kind="dual_ai", side_a=Side(prompt=Prompt(name="p")), side_b=Side(human=True))\n'
+            + 'AGENTS = {"a": Agent(name="a", tools=[to]), "c": c}',
+            "agent a: tool t: receives_messages is 'side_b', and that side of 'c' is human; name the other",
         ),
         (HEAD + 'AGENTS = {"a": Agent(name="a", max_steps=0)}', "agent a: max_steps must be between 1 and 250"),
         ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),

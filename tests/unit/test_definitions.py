@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from chalicelib.engine.agent import Agent, DefinitionError
+from chalicelib.engine.agent_tool import AgentTool
 from chalicelib.engine.effects import effect
 from chalicelib.engine.endpoints import Problem, Response, endpoint
 from chalicelib.engine.environment import Environment
@@ -39,6 +40,19 @@ def _loose(state: ThreadState, *rest: int) -> None:
             "test_definitions.py:[0-9]+: tool t: agent must be the name of the agent",
         ),
         (lambda: Handoff(name="t", agent="c", optional=1), "optional must be true or false"),  # type: ignore[arg-type]
+        (
+            lambda: AgentTool(name="t", agent=5),  # type: ignore[arg-type]
+            "test_definitions.py:[0-9]+: tool t: agent must be the name of an agent",
+        ),
+        (lambda: AgentTool(name="t", agent="c", blocking=1), "blocking must be true or false"),  # type: ignore[arg-type]
+        (lambda: AgentTool(name="t", agent="c", max_instances=0), "max_instances must be between 1 and 50"),
+        (lambda: AgentTool(name="t", agent="c", message="text"), "message names 'text', which is no argument of it"),
+        (lambda: AgentTool(name="t", agent="c", immediate=True), "set blocking=False, and no approval"),
+        (
+            lambda: AgentTool(name="t", agent="c", blocking=False, immediate=True, requires_approval=True),
+            "set blocking=False, and no approval",
+        ),
+        (lambda: AgentTool(name="t", agent="c", receives_messages="c"), "must be 'side_a' or 'side_b', not 'c'"),
         (lambda: Agent(name="a", tools=[Handoff(name="t", agent="c")] * 2), "two tools are named t"),
         (lambda: Agent(name="a", endpoints=[endpoint()(_function)] * 2), "two answer GET _function"),
         (lambda: Agent(name="a", effects=[effect(_function)] * 2), "two are named _function"),

@@ -68,8 +68,14 @@ def test_a_step_is_refused_at_the_limit_and_to_a_human() -> None:
     assert before_step(HUMAN, "side_a", steps=0, limit=2) == Next(side="side_a", reason="awaiting_human")
 
 
-def test_a_message_is_the_turn_of_a_human_side_and_of_no_other() -> None:
-    assert HUMAN.speaker("", fresh_message=True) == "side_b"
-    assert HUMAN.speaker("side_a", fresh_message=False) == "side_a"
-    assert TWO.speaker("side_b", fresh_message=True) == "side_b"
-    assert TWO.speaker("a side that is gone", fresh_message=True) == "side_a"
+def test_no_run_begins_with_the_turn_of_a_human() -> None:
+    assert HUMAN.speaker("", begins=True) == "side_b"
+    assert HUMAN.speaker("side_a") == "side_a"
+    assert TWO.speaker("side_b", begins=True) == "side_b"
+    assert TWO.speaker("a side that is gone", begins=True) == "side_a"
+
+
+def test_a_message_is_the_turn_of_the_side_that_it_is_for() -> None:
+    assert TWO.speaker("side_a", begins=True, hears="side_b") == "side_b"
+    assert TWO.speaker("side_b", begins=True, hears="a side that is gone") == "side_b"
+    assert HUMAN.speaker("", begins=True, hears="side_a") == "side_b"
