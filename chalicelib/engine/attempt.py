@@ -81,6 +81,13 @@ class Attempt:
         """Attachments of the thread."""
         return Bag(store=self.store, objects=self.objects)
 
+    @property
+    def newest(self) -> str | None:
+        """Id of the message that stands last before the first step of the run."""
+        if self.command.content is not None or self.command.place:
+            return self.ref.user_message(self.command.number)
+        return self.window[-1].id if self.window else None
+
     def kin(self, token: str) -> Kin:
         """The thread's family, for one execution of that name."""
         return Kin(

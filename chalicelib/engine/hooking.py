@@ -260,6 +260,7 @@ class Hooking:
             call=Call(id="", run=journal.run, step=journal.head.run_steps, name="", arguments={}),
             tell=lambda noted: None,  # the turn waits for the hook and writes next
             environment=attempt.environment,
+            newest=attempt.newest,
         )
 
 

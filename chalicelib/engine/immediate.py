@@ -73,5 +73,5 @@ def _tell(attempt: Attempt, call: Call, position: int, refused: str, now: int) -
         name=call.name, call_id="", outcome=Outcome.ERROR, duration_ms=0, arguments=call.arguments, result=refused
     )
     key = entries.key(now, f"t{call.run}.0.{position}")
-    row = LogRow(key=key, kind="tool", at=now, run=call.run, message_id=None, body=body)
+    row = LogRow(key=key, kind="tool", at=now, run=call.run, message_id=attempt.newest, body=body)
     attempt.journal.write(lambda head: Draft(after=head, logs=(row,)), progress=True)

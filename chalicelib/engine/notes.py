@@ -228,6 +228,8 @@ class Notebook:
     call: Call
     tell: Callable[[Noted], None]
     environment: Environment = field(default_factory=Environment)
+    newest: str | None = None
+    """The message that rows hang on before the first step of the run."""
     logged: int = 0
     """Notes of this call so far, values left out."""
     entries: int = 0
@@ -252,8 +254,7 @@ class Notebook:
 
         def note(written: int) -> _Note:
             key = entries.key(at, f"h{self.run}.{self.attempt}.{written:06d}")
-            message_id = self.ref.asking(self.call.id, self.run, self.call.step) if self.call.step else None
-            row = LogRow(key=key, kind="handler", at=at, run=self.run, message_id=message_id, body=body)
+            row = LogRow(key=key, kind="handler", at=at, run=self.run, message_id=self._anchor, body=body)
             return _Note(call_id="", size=values.size(body), row=row)
 
         self.notes.note(note)
@@ -362,6 +363,11 @@ class Notebook:
             raise OSError(str(error)) from error
         return default if stored is None else stored.value
 
+    @property
+    def _anchor(self) -> str | None:
+        """The message that rows hang on."""
+        return self.ref.asking(self.call.id, self.run, self.call.step) if self.call.step else self.newest
+
     def _log(self, body: Mapping[str, Any]) -> bool:
         """Number an entry and keep it; one that was stored when the call ran before is there already."""
         number = self.logged + 1
@@ -373,8 +379,7 @@ class Notebook:
 
         def note(written: int) -> _Note:
             key = entries.key(at, f"a{self.run}.{self.attempt}.{written:06d}")
-            message_id = self.ref.asking(self.call.id, self.run, self.call.step) if self.call.step else None
-            row = LogRow(key=key, kind="app", at=at, run=self.run, message_id=message_id, body=body)
+            row = LogRow(key=key, kind="app", at=at, run=self.run, message_id=self._anchor, body=body)
             return _Note(call_id=self.call.id, size=values.size(body), number=number, row=row)
 
         if not self.notes.note(note):

@@ -16,7 +16,7 @@ from tests.crash.faults import EVERY
 from tests.crash.residents import results
 from tests.crash.scenarios import AGAIN, FAMILY, KIDS, SESSIONS, WITH_HELPER, call, kid, spawning, step, text
 from tests.crash.tap import Moment
-from tests.crash.world import World
+from tests.crash.world import SWEEP_SECONDS, World
 
 Worlds = Callable[[str], World]
 FAILS: dict[str, Any] = {"events": [{"type": "error", "status": 400, "detail": "out of luck", "retryable": False}]}
@@ -73,6 +73,54 @@ def test_children_that_fail_or_are_cancelled_are_told_as_what_they_are(world: Wo
     assert {name: row.status for name, row in rows(at).items()} == ends(at)
     said = [m["content"][0]["text"] for m in told(at)["messages"] if m["silent"]]
     assert "out of luck" in "".join(said)
+
+
+def test_twenty_children_that_end_within_one_model_step_of_their_parent_are_told_each_once(world: Worlds) -> None:
+    """All of them, those that fail too, start and end while the parent waits for its model."""
+    at = world("twenty")
+    kids = [kid(FAILS if n % 5 == 0 else step(text(f"kid {n} is done"))) for n in range(1, 21)]
+    at.create({"script": [spawning(*kids), *HEARD]})
+    ended: list[str] = []
+
+    def while_asked(_: int) -> None:
+        mine = [asked for asked in at.guests.requests if at.thread.token in asked.messages[0]["id"]]
+        if len(mine) == 2 and at.guests.requests[-1] is mine[-1]:  # its own second call, none of its children's
+            at.meanwhile(at.drain)
+            ended.extend(status for ref in at.children() for status in ends_of(at.at(ref)))
+
+    at.guests.while_asked = while_asked
+    settled(at)
+    assert sorted(ended) == ["run.completed"] * 16 + ["run.failed"] * 4
+    assert ends(at) == {f"sub-1-1-{n}": "failed" if n % 5 == 0 else "completed" for n in range(1, 21)}
+    last = [m["content"][0]["text"] for m in at.guests.requests[-1].messages if m["role"] == "user"]
+    for n in range(1, 21):
+        how = "failed" if n % 5 == 0 else f"completed:\nkid {n} is done"
+        assert sum(f"(sub-1-1-{n}) has ended: {how}" in said for said in last) == 1
+
+
+def ends_of(world: World) -> list[str]:
+    """The events that end the runs of a thread."""
+    with world.tap.outside():
+        return [e["type"] for e in world.events() if e["type"] in ("run.completed", "run.failed", "run.cancelled")]
+
+
+def test_a_child_whose_runners_all_die_is_told_as_failed(world: Worlds) -> None:
+    at = world("a lost child")
+    at.create(WITH_HELPER, agent="boss")
+    at.deliver()
+    for _ in range(5):  # attempts without a stored fact that a run has
+        deaths = at.deaths
+        at.tap.at(len(at.tap.calls) + 2, Moment.AFTER, at.tap.die)
+        assert at.deliver()
+        assert at.deaths == deaths + 1
+        with at.tap.outside():
+            at.sweep(SWEEP_SECONDS)
+    settled(at)
+    (child,) = at.children()
+    assert told(at.at(child))["status"]["reason"] == "execution_lost"
+    assert ends(at) == {"sub-1-1-1": "failed"}
+    assert results(at)["k1"][0] == "error"
+    assert told(at)["status"]["reason"] == "stop_on_response"
 
 
 def test_a_blocking_child_gives_its_outcome_as_the_result(world: Worlds) -> None:

@@ -14,7 +14,7 @@ from chalicelib.engine.agent import Agent, DefinitionError
 from chalicelib.engine.endpoints import endpoint
 from chalicelib.engine.hooks import Blocked, Hook, Hooks
 from chalicelib.engine.state import Refused, ThreadState
-from tests.crash.audit import audit, folded
+from tests.crash.audit import audit, folded, log_rows
 from tests.crash.faults import FAULTS
 from tests.crash.residents import POINTS, result, rows, run_tool, said, settled_in, struck, with_secrets, wrong
 from tests.crash.scenarios import AGAIN, KIDS, call, spawning, step, text
@@ -94,6 +94,17 @@ def test_hooks_that_change_messages_survive_a_death_at_any_call(world: Worlds, f
         assert said(its) == said(clean), its.seed
         assert Counter(told(its)) == {"c1": 1, "r1s1": 1, "r1s2": 1}, its.seed
         assert wrong(audit(its)) == [], its.seed
+
+
+def test_entries_of_hooks_hang_on_the_newest_message(world: Worlds) -> None:
+    def notes(state: ThreadState, context: list[Message]) -> None:
+        state.log({"name": "asked"})
+
+    its = settled_in(world("anchors"), one, hooks=Hooks(prefilter_llm_history=notes))
+    run_tool(its)
+    with its.tap.outside():
+        found = sorted(row["message_id"].rpartition("_")[2] for row in log_rows(its) if row["kind"] == "app")
+    assert found == ["c1", "r1s1"]
 
 
 def test_an_answer_that_does_not_fit_changes_nothing(world: Worlds) -> None:
