@@ -42,11 +42,6 @@ def reference(run: int, step: int, position: int) -> str:
     return f"sub-{run}-{step}-{position}"
 
 
-def is_reference(waits: str) -> bool:
-    """True for what a call waits for if that is a child."""
-    return waits.startswith("sub-")
-
-
 def started(ref: ThreadRef, child: Child, head: Head, now: int) -> Fact:
     """`child.started`, told with the call that makes it."""
     data: dict[str, Any] = {"reference_id": child.reference, "kind": child.kind, "name": child.name}
@@ -102,7 +97,7 @@ def settled(call: Call, report: Report, now: int) -> Call:
 
 
 def given_up(head: Head, child: Child, now: int) -> tuple[Child, Fact]:
-    """A child that a call does not wait for any more: it is told as cancelled, and has to be ended."""
+    """A child of a call that is given up: it is told as cancelled, and has to be ended."""
     row = replace(child, status=CANCELLED, muted=True)
     return row, _completed(head, child, CANCELLED, None, now)
 

@@ -17,6 +17,7 @@ from chalicelib.domain.events import Fact
 from chalicelib.domain.ids import ThreadRef
 from chalicelib.domain.limits import CONTENT_BYTES, RESPONSE_BYTES
 from chalicelib.domain.model import (
+    RUNNING,
     Call,
     Command,
     CommandState,
@@ -240,12 +241,18 @@ def close_calls(store: Store, ref: ThreadRef, head: Head, now: int) -> Draft:
 
 
 def _let_go(store: Store, ref: ThreadRef, head: Head, calls: list[Call], now: int) -> Draft:
-    """Children that the calls of a run waited for are told as cancelled; the sweep ends them."""
-    names = [call.waits for call in calls if call.outcome is None and family.is_reference(call.waits)]
-    if not names:
+    """Children of the calls that are still open are told as cancelled, and the sweep ends them: those that a call waits
+    for, and those that it had begun to make, whose threads may not even be there.
+    """
+    names = [
+        family.reference(call.run, call.step, position)
+        for position, call in enumerate(calls, start=1)
+        if call.outcome is None and call.started_at
+    ]
+    rows = store.open(ref, head=False, children=names).children if names and head.children else {}
+    given_up = [family.given_up(head, row, now) for row in rows.values() if row.status == RUNNING]
+    if not given_up:
         return Draft(after=head)
-    rows = store.open(ref, head=False, children=names).children
-    given_up = [family.given_up(head, rows[name], now) for name in names]
     return Draft(
         after=replace(head, closing=True),
         facts=tuple(fact for _, fact in given_up),

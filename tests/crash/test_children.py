@@ -166,6 +166,24 @@ def test_cancelling_a_parent_that_waits_ends_the_child_that_it_waited_for(world:
     assert at.at(child).head.terminated_at
 
 
+def test_no_child_stays_behind_where_a_parent_dies_making_it_and_is_cancelled(world: Worlds) -> None:
+    """Whichever call is the last of the parent's runner: what it had registered is ended, or works and is told."""
+    clean = world("makes two")
+    clean.create(FAMILY)
+    first = len(clean.tap.calls) + 1
+    clean.deliver()
+    for point in range(first, len(clean.tap.calls) + 1):
+        at = world(f"dies after {point}, and is cancelled")
+        at.create(FAMILY)
+        at.tap.at(point, Moment.AFTER, at.tap.die)
+        at.deliver()
+        at.cancel()
+        at.sweep()
+        at.rest()
+        assert audit(at) == [], point
+        assert {name: row.status for name, row in rows(at).items()} == ends(at), point
+
+
 def test_a_report_that_comes_twice_is_told_once(world: Worlds) -> None:
     at = world("a report twice")
     at.create(FAMILY)
