@@ -176,7 +176,11 @@ def new(
 @main.command()
 @click.argument("thread")
 @click.argument("text", callback=_text)
-@click.option("--delivery", type=click.Choice(["join", "enqueue"]), help="Into the run in flight, or a run of its own.")
+@click.option(
+    "--delivery",
+    type=click.Choice(["join", "enqueue", "reject"]),
+    help="Into the run in flight, a run of its own, or only if idle.",
+)
 @_watching
 @_shared
 @click.pass_context

@@ -38,6 +38,7 @@ class Delivery(StrEnum):
 
     JOIN = "join"
     ENQUEUE = "enqueue"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, kw_only=True)

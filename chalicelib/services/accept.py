@@ -21,7 +21,7 @@ from chalicelib.domain.commands import (
     Principal,
     Say,
 )
-from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueFull, ThreadTerminated
+from chalicelib.domain.errors import InvalidRequest, KeyReused, NotFound, QueueFull, ThreadBusy, ThreadTerminated
 from chalicelib.domain.ids import ThreadRef, numbered
 from chalicelib.domain.model import About, Command, File, Head
 from chalicelib.domain.queueing import Ask, Draft, then
@@ -149,6 +149,8 @@ class Accept:
             silent=silent,
         )
         standing, remembered = opened.head, opened.remembered
+        if standing and not remembered:
+            _check_free(standing, ask)
         new = self._put_away(ref, say, self.appender.clock.now()) if say and standing and not remembered else []
         for _ in self.appender.tries():
             head = alive(standing)
@@ -156,6 +158,7 @@ class Accept:
                 return self._replay(p.org, remembered, idem)
             _check_parent(opened, parent_number)
             _check_open(head)
+            _check_free(head, ask)
             check(head)
             now = self.appender.clock.now()
             draft = self._accepted(ref, head, ask, new, now)
@@ -297,3 +300,10 @@ def _check_open(head: Head) -> None:
         raise ThreadTerminated
     if queueing.is_full(head):
         raise QueueFull(retry_after_seconds=RETRY_AFTER_SECONDS)
+
+
+def _check_free(head: Head, ask: Ask) -> None:
+    """Refuse what only an idle thread is asked for, where one is not. A silent message is none: it starts nothing."""
+    busy = head.run or head.parked or head.queued or head.pending
+    if busy and ask.delivery is Delivery.REJECT and not ask.silent:
+        raise ThreadBusy("A run is running, queued or waiting.")

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.commands import Delivery
+from chalicelib.domain.commands import Delivery, Idempotency
+from chalicelib.domain.errors import ThreadBusy
 from tests.crash.audit import audit, told
 from tests.crash.residents import runs, said
 from tests.crash.scenarios import FAMILY, TWO_CALLS, step, text, tools
 from tests.crash.tap import Moment
-from tests.crash.world import World
+from tests.crash.world import World, say
 
 Worlds = Callable[[str], World]
 EVERY = [pytest.param(8, id="an eighth"), pytest.param(1, id="all", marks=pytest.mark.slow)]
@@ -140,6 +141,47 @@ def test_messages_to_an_idle_thread_that_come_at_once_are_one_run_in_accepted_or
 def _by_command(world: World) -> list[Any]:
     said = [answer for answer in world.answers if answer.body.get("command")]
     return sorted(said, key=lambda answer: int(answer.body["command"]["id"].rpartition("_")[2]))
+
+
+# -- a message that only an idle thread takes
+
+
+@pytest.mark.parametrize("every", EVERY)
+@pytest.mark.parametrize("turn", TURNS)
+def test_a_message_that_only_an_idle_thread_takes_is_refused_or_starts_a_run_at_any_call(
+    world: Worlds, turn: str, every: int
+) -> None:
+    for point, moment in _moments(world, turn)[::every]:
+        its = world(f"{turn}: only if idle, {moment.value} {point}")
+        its.create(TURNS[turn])
+        its.tap.at(point, moment, lambda at=its: at.meanwhile(lambda: _asks_politely(at)))  # type: ignore[misc]
+        its.drain()
+        taken = its.answers[1:]
+        assert (len(runs(its)), audit(its)) == (1 + len(taken), []), point
+        assert [text for role, text in said(its) if role == "user"] == ["hello", *[LATE] * len(taken)], point
+
+
+def _asks_politely(world: World) -> None:
+    before = world.head
+    try:
+        world.post(LATE, Delivery.REJECT)
+    except ThreadBusy:
+        assert before.run, "refused by an idle thread"
+        assert world.head.commands == before.commands
+    else:
+        assert not before.run, "taken by a busy thread"
+
+
+def test_what_was_taken_once_is_answered_again_by_its_key_though_the_thread_is_busy(world: Worlds) -> None:
+    its = world("only if idle, twice")
+    its.create({"script": [step(text("yes"))] * 6}, text=None)
+    asked, key = say(LATE, Delivery.REJECT), Idempotency(key="k", fingerprint="f")
+    with its.tap.outside():
+        first, second = (its.house.accept.post_message(its.principal, its.thread.id, asked, key) for _ in range(2))
+        with pytest.raises(ThreadBusy):
+            its.house.accept.post_message(its.principal, its.thread.id, asked, replace(key, key="another"))
+    assert (first.status, second.status, second.replayed) == (201, 200, True)
+    assert first.body["run"]["id"] == second.body["run"]["id"]
 
 
 # -- a run takes no further step: what comes during its last one is not placed behind it, where nobody would answer it

@@ -181,14 +181,14 @@ BAD_PATHS: list[Any] = [
 ]  # fmt: skip
 SHAPES: list[Fault] = [
     *each(MESSAGES, "content", 5, None, True, {}, [], "", 1.5),
-    *each(MESSAGES, "delivery", 7, None, "later", "", "JOIN", "interrupt", "rollback", "reject"),
+    *each(MESSAGES, "delivery", 7, None, "later", "", "JOIN", "interrupt", "rollback"),
     *each(MESSAGES, "silent", "no", 1, None),
     *each(DECIDE, "decision", "perhaps", "", None, True, "APPROVE"),
     *each(DECIDE, "reason", 1, None, "", "x" * 1_001),
     *each(MESSAGES, "metadata", [], "x", None, 1),
     *each(MESSAGES, "attachments", "none", {}, None, [FILE] * 21),
     *each(RUNS, "input", 5, None, [], "", {}),
-    *each(RUNS, "delivery", 7, None, "later", "interrupt", "rollback", "reject"),
+    *each(RUNS, "delivery", 7, None, "later", "interrupt", "rollback"),
     *each(RUNS, "parent_run_id", 5, None, "", ["run_1"]),
     *each(RUNS, "model", 5, None, "", {}),
     *each(PATCH_MESSAGE, "content", 5, None, [], ""),

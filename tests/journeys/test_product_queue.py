@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.client import Accepted
+from chalicelib.client import Accepted, Conflict
 from tests.journeys.audit import assert_sound
 from tests.journeys.product import (
     Talk,
@@ -63,6 +63,19 @@ def test_messages_in_flight_are_taken_in_together_in_order_before_the_next_model
     assert command is not None
     joined = talk.turnlog.command(command["id"])
     assert (joined["state"], joined.get("run_id")) == ("joined", talk.runs()[0]["id"])
+
+
+def test_a_message_that_only_an_idle_thread_takes(begin: Callable[..., Talk]) -> None:
+    talk = begin([step(text("thinking"), pause(1200)), step(text("so"))], message="0")
+    talk.event("message.started")
+    with pytest.raises(Conflict, match="running, queued or waiting"):
+        talk.say("1", delivery="reject")
+    with pytest.raises(Conflict, match="running, queued or waiting"):
+        talk.turnlog.create_run(talk.id, "1", delivery="reject")
+    assert users(talk.messages()) == ["0"]
+    talk.end(talk.runs()[0]["id"])
+    talk.end(run_of(talk.say("2", delivery="reject")))
+    assert_each_is_answered_once(talk, ["0", "2"])
 
 
 def test_messages_that_come_while_tools_run_stand_behind_the_results(begin: Callable[..., Talk]) -> None:

@@ -40,7 +40,7 @@ REASON_CHARACTERS = 1000  # ours: the model reads it
 NAME_CHARACTERS = 200  # ours, for names that the spec leaves open: agent, model, user, parent run
 UNTYPED = "application/octet-stream"
 _SHA256 = re.compile("[0-9a-f]{64}")
-_LATER_DELIVERIES = ("interrupt", "rollback", "reject")  # spec section 3; they come with the queue
+_LATER_DELIVERIES = ("interrupt", "rollback")  # spec section 3; they come with the queue
 
 
 def nothing(value: Any) -> None:
@@ -203,7 +203,7 @@ def _delivery(form: Form, default: Delivery) -> Delivery:
     if value is None:
         return default
     if value in _LATER_DELIVERIES:
-        form.faults.add(form.at("delivery"), f"`{value}` is not available yet; join and enqueue are")
+        form.faults.add(form.at("delivery"), f"`{value}` is not available yet; {', '.join(Delivery)} are")
         return default
     try:
         return Delivery(value)
