@@ -59,7 +59,7 @@ class Turn:
         """As it is defined; `attempt.agent` is the side that has the turn."""
         self.player = self.attempt.journal.head.player
         self.began_at = self.attempt.clock.now()
-        self.attempt.journal.open_with(self._open)
+        self.attempt.journal.open_with(self._open_with_call if self.attempt.command.is_call else self._open)
 
     def play(self) -> Result:
         """Work until the run ends or the invocation's time does. Raises LeaseLost, RetryLater."""
@@ -96,8 +96,7 @@ class Turn:
             journal.write(lambda head: Draft(after=head))
         self.attempt.hooking.begin()
         immediate.start(self.attempt, self.agent)
-        if self.attempt.command.is_call:
-            journal.open_with(self._open_with_call)
+        if self.attempt.command.is_call and journal.unopened:
             journal.write(lambda head: Draft(after=head), progress=True)
         while True:
             if journal.head.open_calls and (left := self._take_up_calls()) is not Left.FINISHED:

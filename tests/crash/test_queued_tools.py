@@ -14,7 +14,7 @@ from chalicelib.engine.state import Refused, ThreadState
 from chalicelib.engine.workers import Flag
 from tests.crash.audit import audit, told
 from tests.crash.faults import FAULTS
-from tests.crash.guests import HELPER
+from tests.crash.guests import HELPER, SCOUT
 from tests.crash.residents import POINTS, results, rows, runs, said, settled_in, struck, wrong
 from tests.crash.scenarios import AGAIN, KIDS, call, step, text
 from tests.crash.tap import Moment
@@ -467,3 +467,30 @@ def test_a_run_in_flight_takes_it_in_before_the_runs_that_are_queued(world: Worl
     roles = [role for role, _ in said(its)]
     assert roles == ["user", "user", "assistant", "tool", "assistant", "user", "assistant"]
     assert wrong(audit(its)) == []
+
+
+# -- what a run that it starts writes before the call is taken up
+
+
+def test_a_child_that_starts_at_once_leaves_the_call_in_its_place(world: Worlds) -> None:
+    its = settled_in(world("an immediate child"), answers)
+    kid, scout = its.house.agents["scripted"], replace(SCOUT, agent="kid")
+    agents = {"kid": kid, "scripted": replace(kid, tools=lambda given: [*kid.tools_for(given), scout])}
+    its.house.agents.update(agents)
+    queue(opened(its), n=1)
+    its.settle()
+    assert results(its) == {"queued-3": ("ok", {"got": {"n": 1}})}
+    assert [event["type"] for event in its.events()].count("child.completed") == 1
+    assert (runs(its)[1][1], wrong(audit(its))) == ("stop_on_response", [])
+
+
+def test_a_hook_of_the_new_thread_leaves_the_call_in_its_place(world: Worlds) -> None:
+    def greets(state: ThreadState) -> None:
+        state.inject_message("Welcome.", role="system")
+
+    its = settled_in(world("a hook"), answers, hooks=Hooks(after_thread_created=greets))
+    its.create({"script": DONE, "tools": TWO}, text=None)
+    queue(its, n=1)
+    its.settle()
+    assert results(its) == {"queued-1": ("ok", {"got": {"n": 1}})}
+    assert (runs(its)[0][1], wrong(audit(its))) == ("stop_on_response", [])
